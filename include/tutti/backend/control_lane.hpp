@@ -21,7 +21,7 @@ class control_lane {
   [[nodiscard]] virtual std::string describe(int world_rank) const = 0;
 };
 
-/// The control lane of a world whose communicators share a driver.
+/// The view of a host's world whose communicators share a driver.
 template <class Driver>
 class driver_control_lane final : public control_lane {
  public:

@@ -64,8 +64,8 @@ class communicator_base : public call_base<B> {
   [[nodiscard]] tutti::engine& engine() const { return core().engine(); }
   [[nodiscard]] B& backend() const { return core().backend(); }
 
-  /// Returns the time after which operations fail, 5 minutes by default; the other overload sets it. `issue::timeout`
-  /// overrides it for one call.
+  /// Returns the time after which operations fail, 5 minutes by default; the other overload sets it.
+  /// `call_options::timeout` overrides it for one call.
   [[nodiscard]] duration timeout() const { return core().timeout(); }
   void timeout(duration d) const {
     if (d <= duration{0}) this->who("timeout").refuse("a deadline must lie in the future");

@@ -13,13 +13,13 @@
 namespace tutti::algo {
 
 /// Shared memory of one node's ranks in a group that spans several nodes. They form a group of their own with two
-/// boards: `up` for the rounds before a call goes to other nodes, `down` for those after it has come back, so that the
-/// next call can use `up` meanwhile. Collectives whose rounds are all at one end use one board. Calls use both in order
-/// of issue.
+/// shm groups: `up` for the rounds before a call goes to other nodes, `down` for those after it has come back, so that
+/// the next call can use `up` meanwhile. Collectives whose rounds are all at one end use one shm group. Calls use both
+/// in order of issue.
 class node_group {
  public:
   struct side {
-    ticket_lock order;  // of calls; each takes several tickets of the board
+    ticket_lock order;  // of calls; each takes several tickets of the shm group
     shm_group place;
     std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };
@@ -36,13 +36,13 @@ class node_group {
   [[nodiscard]] int size() const noexcept { return members_.size; }
 
   /// Returns a link of this node's ranks for the collectives that a call runs inside. These have no sequence number:
-  /// the board compares their order and lengths, but only begin() records a call by name.
+  /// the shm group compares their order and lengths, but only begin() records a call by name.
   template <transport T>
   [[nodiscard]] group_link<T> inside(const group_link<T>& whole) const noexcept {
     return {whole.link(), members_, 0};
   }
 
-  /// Begins `call` on one board; all ranks of the node must do so. Does nothing if this rank is alone on its node.
+  /// Begins `call` on one shm group; all ranks of the node must do so. Does nothing if this rank is alone on its node.
   template <mapped_transport T>
   routine begin(group_link<T> whole, side& s, call_signature call) {
     if (size() == 1) co_return;

@@ -13,7 +13,7 @@ struct node_map {
   std::vector<int> elsewhere;  ///< this rank's counterparts, one on each node: of the same local rank if
                                ///< all nodes have the same number of ranks, else the lowest
   std::vector<int> machine;    ///< node of each rank; nodes are numbered in the order of their lowest ranks
-  std::vector<int> lowest;     ///< lowest rank of each node
+  std::vector<int> lowest;     ///< node leader of each node: its lowest rank
   std::vector<int> in_order;   ///< the ranks of node 0, then those of node 1, and so on
   int place = 0;               ///< index of this rank in `here`
   int across = -1;             ///< index of this rank in `elsewhere`; -1 if another rank acts for its node

@@ -29,14 +29,14 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Tree of nodes for a rooted collective. The root acts for its node, the lowest rank for every other node.
+/// Tree of nodes for a rooted collective. The node leader is the root on its own node, the first rank on every other.
 template <message_link L>
 struct tree_of_machines {
   static constexpr std::uint64_t between_steps = 1 << 20;
 
   tree_place across;
-  int speaker;  ///< rank, inside this node, that acts for it
-  bool speaks;  ///< this rank is the speaker
+  int speaker;  ///< the node leader: index inside this node
+  bool speaks;  ///< this rank is the node leader
   sublink<L> between;
 
   tree_of_machines(L link, const node_map& map, int root) noexcept
@@ -123,7 +123,7 @@ routine hierarchical_reduce(group_link<T> link, node_group& memory, reduce_args 
   if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, link.size(), a.op.context.data());
 }
 
-/// Barrier over several nodes: the ranks of each node meet in shared memory, the lowest ranks of all nodes meet by
+/// Barrier over several nodes: the ranks of each node meet in shared memory, the node leaders exchange
 /// messages (algo/message/barrier.hpp), and the ranks of each node meet again. ceil(log2 M) steps of empty messages.
 /// `memory` must outlive the routine.
 template <mapped_transport T>

@@ -15,8 +15,8 @@
 
 namespace tutti::algo {
 
-/// The last calls of each rank of a board, in memory that all ranks read. Steps carry a mark of their call, and when
-/// two marks differ, the history tells which calls differ.
+/// The last calls of each rank of an shm group, in memory that all ranks read. Steps carry a mark of their call, and
+/// when two marks differ, the history tells which calls differ.
 class call_history : public shm_group_memory, public call_log::source {
  public:
   /// All calls that were begun here or went by messages, in one number.

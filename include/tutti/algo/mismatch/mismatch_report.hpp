@@ -14,7 +14,7 @@
 
 namespace tutti::algo {
 
-/// Mismatch report: the first call, among those that the board still has, in which ranks of a group differ.
+/// Mismatch report: the first call, among those that the shm group still has, in which ranks of a group differ.
 struct mismatch_report {
   /// Ranks that made the same call: its signature, the first of them in the group, and their number.
   struct side {
@@ -129,7 +129,7 @@ inline std::string both_sides(const mismatch_report& found, const group& members
          (own ? "this rank" : text_of(found.usual, members)) + " called " + describe(found.usual.what);
 }
 
-/// Returns the explanation of a mismatch that the board shows, for the operation `mine`.
+/// Returns the explanation of a mismatch that the shm group shows, for the operation `mine`.
 inline std::string explain(const mismatch_report& found, const group& members, const op_info& mine) {
   const bool own = found.usual.rank == members.rank;
   if (own && mine.context == members.context && mine.sequence == found.usual.what.sequence)

@@ -10,7 +10,7 @@
 
 namespace tutti::algo {
 
-/// Logs a difference between the last calls of ranks that share memory, as the board shows them now, when a
+/// Logs a difference between the last calls of ranks that share memory, as the shm group shows them now, when a
 /// communicator ends on this rank and no operation has found it. Does nothing after close(), which has compared all
 /// calls. Does not wait for calls that other ranks have yet to make.
 inline void log_unnoticed(const shm_group& b, const group& members) noexcept try {

@@ -45,7 +45,7 @@ inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
 }
 
 /// All-reduce in one round per chunk of 128 KiB: each rank stages its operand and folds those of all ranks. `staged` is
-/// the step with which the first chunk was posted, board::nowhere if it was not.
+/// the step with which the first chunk was posted, shm_group::nowhere if it was not.
 template <mapped_transport T>
 routine one_shot(shm_call<T> m, shm_group& b, all_reduce_args a, std::uint64_t staged) {
   const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);

@@ -56,8 +56,8 @@ bool may_begin(const T& link, const shm_group& b, const Args& a, int rank, int r
   return is_small(a, ranks) && !b.timer().is_due(detail::exchange_of(a, rank, ranks).bytes);
 }
 
-/// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `looks` polls. The caller
-/// passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
+/// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `spin_limit` polls. The
+/// caller passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
 template <mapped_transport T, class Args>
 progress begin(const group_link<T>& lane, shm_group& b, const Args& a, int spin_limit) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)

@@ -17,8 +17,8 @@ struct list_place {
   std::uint64_t where, bytes;
 };
 
-/// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or board::nowhere if one of
-/// them cannot be mapped, or if the slot is too small.
+/// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or shm_group::nowhere if one
+/// of them cannot be mapped, or if the slot is too small.
 template <mapped_transport T>
 std::uint64_t tell_places(const shm_call<T>& m, const buffer_list& list, std::byte* slot) noexcept {
   std::size_t told = 0;

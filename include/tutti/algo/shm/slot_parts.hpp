@@ -37,7 +37,7 @@ class slot_parts {
     p.bytes_ = longest < most_ ? (std::min)(most_, lines_for((std::max)(p.longest_, line))) : most_;
     return p;
   }
-  /// Returns the bytes of all parts and the table, for board::slot().
+  /// Returns the bytes of all parts and the table, for shm_group::slot().
   [[nodiscard]] std::size_t total() const noexcept { return table_ + others_ * bytes_; }
   /// Returns the part for `rank` in the slot of `owner`, which has no part for itself.
   template <class Byte>
@@ -58,7 +58,7 @@ class slot_parts {
   }
 
  private:
-  // Parts begin at a cache line: see board::slots_at.
+  // Parts begin at a cache line: see shm_group::slots_at.
   static constexpr std::size_t line = tutti::detail::cache_line;
   static constexpr std::size_t lines_for(std::size_t bytes) noexcept { return (bytes + line - 1) / line * line; }
   static constexpr std::size_t lines_in(std::size_t bytes) noexcept {

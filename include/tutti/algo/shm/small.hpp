@@ -67,8 +67,8 @@ class small_call {
 
 }  // namespace detail
 
-/// Posts a small call whose board is clear, and completes it if the others are seen within `looks` polls. Creating a
-/// coroutine would cost as much as their messages.
+/// Posts a small call whose shm group is clear, and completes it if the others are seen within `spin_limit` polls.
+/// Creating a coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
 progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int spin_limit) noexcept {
   const detail::shm_call<T> m{lane, b, a};
@@ -105,7 +105,7 @@ routine direct_small(group_link<T> lane, shm_group& b, Args a, progress so_far =
   if (b.choice_due(call.bytes())) co_await detail::choose_staging(m, b);
 }
 
-/// Barrier on the board: each rank posts a step and reads the others' flags. One round.
+/// Barrier on the shm group: each rank posts a step and reads the others' flags. One round.
 template <mapped_transport T>
 routine direct_barrier(group_link<T> lane, shm_group& b) {
   return direct_small(lane, b, barrier_args{});

@@ -21,7 +21,7 @@ namespace tutti {
 
 /// The backend of NVIDIA's GPUs over NCCL. make_nccl() makes it; communicator<nccl> is its interface. Buffers are
 /// device memory.
-/// An operation runs after the work that `issue::stream` held when it was issued; without one, after the default
+/// An operation runs after the work that `call_options::stream` held when it was issued; without one, after the default
 /// stream's work. Issuing does not wait for the device. The handle ends by wait() or co_await, which poll, or by
 /// join(stream), which makes that stream's later work wait for the operation without the host. Buffers belong to the
 /// operation until then, and after join() until that stream has passed this point. Ranks must call the same collectives

@@ -87,8 +87,8 @@ class nccl_session {
   /// Fails after a wait has timed out: with NCCL's pending error, if there is one; else with `words`.
   void time_out(const char* words) noexcept { suspected_ ? condemn() : fail({errc::timed_out}, words); }
 
-  /// Records the first failure, which ends everything: here once the device has stopped, on the peers by the control
-  /// lane.
+  /// Records the first failure, which ends everything: here once the device has stopped, on the peers through the
+  /// host's world (backend/control_lane.hpp).
   void fail(status why, const char* words = "") noexcept {
     if (!failure_.ok()) return;
     if (why.peer < 0 && (why.code == errc::device || why.code == errc::out_of_resources)) why.peer = place_.world_rank;

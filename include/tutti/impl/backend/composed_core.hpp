@@ -289,7 +289,7 @@ class composed_core {
     s.complete(status{});
   }
 
-  /// Counts the call unless begin() has done so, and notes it for mismatch diagnosis. Returns its link.
+  /// Counts the call unless begin() has done so, and logs it for mismatch diagnosis. Returns its link.
   template <class Args>
   group_link<T> enter(op_state& s, const Args& a, algo::decision d) noexcept {
     const group_link<T> l = d.is_begun() ? lane_of(a) : count_call(a);
@@ -313,7 +313,7 @@ class composed_core {
     const std::uint64_t sequence = state_.sequence;
     return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).short_id()};
   }
-  /// Returns the function (lane, args) -> routine for the algorithm of a decision.
+  /// Returns the function (link, args) -> routine for the algorithm of a decision.
   template <class Args>
   auto way_of(const Args&, algo::decision d) noexcept {
     return [d, at = &state_, n = size()](auto l, const Args& call) {

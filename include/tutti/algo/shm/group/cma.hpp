@@ -31,7 +31,7 @@ inline remote_buffer operator+(remote_buffer b, std::size_t bytes) noexcept { re
 inline constexpr std::uint64_t lent = std::uint64_t{1} << 63;
 
 /// Returns the descriptor of a buffer that others are to copy: its offset if they map it, else its address if it has at
-/// least `least` bytes, which makes cross-memory attach worthwhile, else board::nowhere.
+/// least `least` bytes, which makes cross-memory attach worthwhile, else shm_group::nowhere.
 template <mapped_transport T>
 std::uint64_t place_or_lend(const shm_call<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
   const std::uint64_t where = m.place(p, bytes), address = reinterpret_cast<std::uintptr_t>(p);

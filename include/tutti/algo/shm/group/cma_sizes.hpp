@@ -76,7 +76,7 @@ routine time_blocks(shm_call<T> m, shm_group& b, std::byte* block, probe_times& 
 }
 
 /// Returns the block size from which cross-memory attach is used: the first from which on it is faster than staging by
-/// an eighth, as less may be chance; board::nowhere if it is not faster for the longest.
+/// an eighth, as less may be chance; shm_group::nowhere if it is not faster for the longest.
 inline std::uint64_t worth_lending(const probe_times& times, const probe_times& staged) noexcept {
   std::uint64_t from = shm_group::nowhere;
   for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p] - staged[p] / 8;)

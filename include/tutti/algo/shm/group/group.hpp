@@ -32,8 +32,8 @@ namespace tutti::algo {
 ///
 /// Two slots are enough by this rule: the data that a rank publishes with post(t) lies in its slot t % 2, and a rank
 /// has read everything that it needs of step t before it posts t + 1. A rank may therefore write its slot for step t
-/// once every rank has posted t - 1. Operations of a group use the board one after another, in order of issue, which is
-/// the same on all ranks.
+/// once every rank has posted t - 1. Operations of a group use the shm group one after another, in order of issue,
+/// which is the same on all ranks.
 class shm_group : public ticket_lock, public call_history, public shm_slots {
  public:
   /// Bytes that a rank accesses in other ranks' buffers between two checks for revocation. A chunk this long is worth

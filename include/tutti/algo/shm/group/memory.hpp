@@ -8,7 +8,7 @@
 
 namespace tutti::algo {
 
-/// Layout of a rank's part of a board in shared memory, apart from the slots.
+/// Layout of a rank's part of an shm group in shared memory, apart from the slots.
 struct shm_group_memory {
   static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
   /// Flag: two cache lines with a posted step, its call and an inline payload.
@@ -36,7 +36,8 @@ struct shm_group_memory {
   static constexpr std::size_t slots_at = 1024;
   static_assert(sizeof(line) <= slots_at);
 
-  /// Memory of a board that has ended on this rank. Other ranks may access it until `farewells` has reached `others`.
+  /// Memory of an shm group that has ended on this rank. Other ranks may access it until `farewells` has reached
+  /// `others`.
   struct remains {
     std::byte *part = nullptr, *long_part = nullptr;
     const std::atomic<std::uint32_t>* farewells = nullptr;

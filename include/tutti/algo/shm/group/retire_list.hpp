@@ -8,8 +8,8 @@
 
 namespace tutti::algo {
 
-/// Retire list: memory of boards that have ended on this rank and may still be read by other ranks. It is freed when
-/// all of them have ended theirs. A rank therefore holds memory for each group that exists here, or on a rank that
+/// Retire list: memory of shm groups that have ended on this rank and may still be read by other ranks. It is freed
+/// when all of them have ended theirs. A rank therefore holds memory for each group that exists here, or on a rank that
 /// shares one with it: 4 KiB and 2 slots each, and 4 MiB more after a long message. Used under the engine's lock.
 class retire_list {
  public:
@@ -20,8 +20,8 @@ class retire_list {
     while (first_) drop(first_);  // the transport frees the memory
   }
 
-  /// Ends the board, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory for
-  /// the list's node, the board's memory is freed with the transport.
+  /// Ends the shm group, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory
+  /// for the list's node, the shm group's memory is freed with the transport.
   void retire(shm_group& b) noexcept {
     const shm_group::remains r = b.end();
     if (!r.part) return;
@@ -43,7 +43,7 @@ class retire_list {
     }
   }
 
-  /// Returns the number of boards whose memory is not freed yet.
+  /// Returns the number of shm groups whose memory is not freed yet.
   [[nodiscard]] std::size_t count() const noexcept {
     std::size_t n = 0;
     for (const node* at = first_; at; at = at->next) ++n;

@@ -13,7 +13,7 @@
 
 namespace tutti::algo {
 
-/// Slots of a board, two for each rank, and the method by which ranks stage data in them.
+/// Slots of an shm group, two for each rank, and the method by which ranks stage data in them.
 class shm_slots {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
