@@ -8,12 +8,15 @@
 #include <tutti/wire/handshake_messages.hpp>
 #include <tutti/wire/random.hpp>
 
-/// The mutual challenge and response with which every connection begins. Three messages of fixed size:
+/// The mutual challenge and response with which every connection begins. Messages of fixed size; the first two cross:
 ///
-///     server -> client   hello   magic, version, proof, a fresh nonce
-///     client -> server   claim   own identity and target, a fresh nonce, MAC("tutti client", hello, claim)
-///     server -> client   reply   verdict, own identity, MAC("tutti server", hello, claim, reply)
+///     client -> server   claim   magic, version, own identity and target, a fresh nonce, MAC("tutti early", claim)
+///     server -> client   hello   magic, version, kind of proof, a fresh nonce
+///     client -> server   proof   MAC("tutti client", hello, claim); not sent without a secret
+///     server -> client   reply   magic, version, verdict, own identity, MAC("tutti server", hello, claim, reply)
 ///
+/// The early proof, at the end of the claim, decides only which connections a full server closes; without a secret this
+/// MAC and that of the reply are zeros.
 /// server_handshake and client_handshake turn received bytes into bytes to send; they know no sockets, never allocate
 /// and never throw.
 namespace tutti::wire {
