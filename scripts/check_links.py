@@ -19,7 +19,7 @@ import tempfile
 import self_tests
 
 PAST = ("docs/results/", "CHANGELOG.md")
-SKIPPED = ("build", "shared", "node_modules")  # folders at the root that are not the repository's
+SKIPPED = ("build",)  # folders at the root that are not of the repository
 
 ENDS = r"(?:hpp|cuh|inl|md|py|cpp|cu)"
 PATH = re.compile(rf"(?<![\w./<>-])(?:[\w.*-]|{{[\w.,*-]+}})+(?:/(?:[\w.*-]|{{[\w.,*-]+}})+)+\.{ENDS}(?![\w/])")

@@ -10,8 +10,8 @@
 namespace tutti::algo {
 
 /// Link of some ranks of another link. Its steps begin at `first`, so that phases of one operation do not receive each
-/// other's messages. `members` must outlive it. `deputy` is the node leader in place of the member with
-/// index `replaced`: the root of a rooted collective.
+/// other's messages. `members` must outlive it. `deputy` is the node leader in place of the member with index
+/// `replaced`: the root of a rooted collective.
 template <message_link L>
 class sublink {
  public:
