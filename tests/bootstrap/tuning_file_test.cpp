@@ -30,7 +30,8 @@ TEST_CASE("tuning_file: rules, comments and blank lines") {
       "\tbroadcast  memory * * direct",
       "table");
   REQUIRE(t.size() == 2);
-  CHECK(t[0] == tuning::rule{tuning::id_of("all_reduce"), connectivity::messages, algorithm::recursive_doubling, 2, 32768});
+  CHECK(t[0] ==
+        tuning::rule{tuning::id_of("all_reduce"), connectivity::messages, algorithm::recursive_doubling, 2, 32768});
   CHECK(t[1] == tuning::rule{tuning::id_of("broadcast"), connectivity::memory, algorithm::direct});
   CHECK(parse_tuning("tutti tuning 1", "table").size() == 0);
 }

@@ -112,9 +112,9 @@ TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere
   CHECK(taken<tutti::all_reduce_args>(mapped, {.via = pairwise, .order = reduction_order::rank}) == pairwise);
   CHECK(taken<tutti::scan_args>(mapped, in_order) == direct);
   CHECK(taken<tutti::broadcast_args>(mapped, {.via = chain, .order = reduction_order::rank}) == chain);
-  CHECK(
-      contains(complaint([&] { (void)taken<tutti::scan_args>(mapped, {.via = chain, .order = reduction_order::rank}); }),
-               "scan on rank 1: reduction_order::rank needs algorithm direct or pairwise, and chain was asked for"));
+  CHECK(contains(
+      complaint([&] { (void)taken<tutti::scan_args>(mapped, {.via = chain, .order = reduction_order::rank}); }),
+      "scan on rank 1: reduction_order::rank needs algorithm direct or pairwise, and chain was asked for"));
   // Of elements of which a slot does not hold one per rank, those that move bytes know nothing.
   constexpr std::size_t large = 100'000;
   CHECK(taken<tutti::all_reduce_args>(mapped, in_order, large) == pairwise);
