@@ -57,7 +57,7 @@ TEST_CASE("threads: more elements than an int can count" * doctest::test_suite("
         blocks.check_moves(automatic, automatic, automatic, automatic);
         blocks.check_moves(tree, ring, linear, pairwise);
         blocks.check_reductions(automatic, automatic, automatic);
-        blocks.check_reductions(ring, tree, ring);
+        blocks.check_reductions(ring, tree, chain);
       },
       std::chrono::seconds(60));
 }
