@@ -1,4 +1,5 @@
 #pragma once
+#include <barrier>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -14,13 +15,23 @@
 using gpus = tutti::communicator<tutti::basic_nccl<fake::nccl>>;
 using fake_stream = tutti::cuda::basic_stream<fake::cuda>;
 
-/// Runs f(devices, world) as each of n ranks, threads whose devices are those of the fake machine.
+/// Runs f(devices, world) as each of n ranks, threads whose devices are those of the fake machine, once all have come
+/// up: one that aborts before would keep the others from it.
 template <class F>
 void run_gpus(int n, F f, tutti::nccl_options how = {}) {
+  std::barrier up{n};
   tutti::run_threads(n, [&](tutti::communicator<tutti::threads>& world) {
     fake::rank = world.rank();
     fake::current_device = 0;
-    gpus devices = tutti::make_nccl<fake::nccl>(world, how);
+    gpus devices = [&] {
+      try {
+        return tutti::make_nccl<fake::nccl>(world, how);
+      } catch (...) {
+        up.arrive_and_drop();
+        throw;
+      }
+    }();
+    up.arrive_and_wait();
     f(devices, world);
   });
 }
