@@ -16,16 +16,16 @@ using gpus = tutti::communicator<tutti::basic_nccl<fake::nccl>>;
 using fake_stream = tutti::cuda::basic_stream<fake::cuda>;
 
 /// Runs f(devices, world) as each of n ranks, threads whose devices are those of the fake machine, once all have come
-/// up: one that aborts before would keep the others from it.
-template <class F>
+/// up: one that aborts before would keep the others from it. `Nccl` is the fake, or something on top of it.
+template <class Nccl = fake::nccl, class F>
 void run_gpus(int n, F f, tutti::nccl_options how = {}) {
   std::barrier up{n};
   tutti::run_threads(n, [&](tutti::communicator<tutti::threads>& world) {
     fake::rank = world.rank();
     fake::current_device = 0;
-    gpus devices = [&] {
+    auto devices = [&] {
       try {
-        return tutti::make_nccl<fake::nccl>(world, how);
+        return tutti::make_nccl<Nccl>(world, how);
       } catch (...) {
         up.arrive_and_drop();
         throw;

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/algo/decision.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_pool.hpp>
 #include <tutti/async/op_state.hpp>
@@ -51,15 +52,9 @@ class communicator_core final : public op_owner {
     auto guard = home_->lock();
     constexpr bool in_slot = !std::invocable<Make&>;
     constexpr bool can_begin = requires(const args_type& a) {
-      { backend_.begin(a) } noexcept;
+      { backend_.begin(a) } noexcept -> std::same_as<algo::decision>;
     };
-    constexpr auto undecided = [] {
-      if constexpr (can_begin)
-        return decltype(std::declval<B&>().begin(std::declval<const args_type&>())){};
-      else
-        return std::false_type{};
-    };
-    [[maybe_unused]] auto decided = undecided();
+    [[maybe_unused]] algo::decision decided;  // by begin()
     static_assert(!can_begin || !requires { typename B::op_type; }, "handles of devices need a slot");
     if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
     if constexpr (can_begin && !in_slot) {

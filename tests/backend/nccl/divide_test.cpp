@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <barrier>
 #include <cstddef>
 #include <limits>
 #include <mutex>
@@ -41,12 +40,7 @@ using dividing_gpus = tutti::communicator<tutti::basic_nccl<dividing>>;
 
 template <class F>
 void run_dividing(F f, int ranks = 3) {
-  tutti::run_threads(ranks, [&](tutti::communicator<tutti::threads>& world) {
-    fake::rank = world.rank();
-    fake::current_device = 0;
-    dividing_gpus devices = tutti::make_nccl<dividing>(world);
-    f(devices, world);
-  });
+  run_gpus<dividing>(ranks, f);
 }
 template <class T>
 std::vector<float> floats(const std::vector<T>& v) {
@@ -150,9 +144,7 @@ TEST_CASE("nccl_divide: the division is part of what streams are joined to, and 
 TEST_CASE("nccl_divide: a kernel that cannot be launched is an error of the device") {
   fake::machine machine;
   fake_kernels::fails = true;
-  std::barrier up{3};
   run_dividing([&](dividing_gpus& g, auto&) {
-    up.arrive_and_wait();  // the first failure ends both worlds, also for a rank that has not come up
     std::vector<tutti::bfloat16> v(1);
     errc kind{};
     const std::string words = words_of([&] { g.all_reduce(on_device(v), tutti::mean).wait(); }, kind);
