@@ -268,7 +268,7 @@ struct Floor {
     meet();
   }
   void staged_gather(const float* in, float* out, size_t block) {
-    const size_t piece = piece_bytes() / 4;
+    const size_t piece = chunk_bytes() / 4;
     for (size_t o = 0; o < block; o += piece) {
       const size_t m = std::min(piece, block - o), at = reserve(m);
       publish(ring(r) + at, in + o, m);
@@ -282,7 +282,7 @@ struct Floor {
   void direct_reduce_scatter(const float* in, float* out, size_t block) {
     show(in);
     wait_all();
-    const size_t piece = variant == "zc" ? 2048 : piece_bytes() / 4;
+    const size_t piece = variant == "zc" ? 2048 : chunk_bytes() / 4;
     for (size_t o = 0; o < block; o += piece) {
       const size_t m = std::min(piece, block - o);
       std::memcpy(out + o, in + r * block + o, m * 4);
@@ -299,7 +299,7 @@ struct Floor {
     meet();
   }
   void staged_reduce_scatter(const float* in, float* out, size_t block) {
-    const size_t piece = piece_bytes() / 4 / (n - 1) / 16 * 16;
+    const size_t piece = chunk_bytes() / 4 / (n - 1) / 16 * 16;
     for (size_t o = 0; o < block; o += piece) {
       const size_t m = std::min(piece, block - o), at = reserve(m * n);
       for (int p = 0; p < n; p++)
@@ -338,7 +338,7 @@ struct Floor {
     }
   }
 
-  static size_t piece_bytes() { return peers::env_int("PEER_PIECE", 128 << 10); }
+  static size_t chunk_bytes() { return peers::env_int("PEER_PIECE", 128 << 10); }
   bool supports(int op, size_t) { return op != peers::kBarrier || variant == "shm"; }
   void prepare(int, float*, float*, size_t) {
     const double hop = h.probe_hop();
@@ -363,7 +363,7 @@ struct Floor {
     if (c <= 14) {
       tiny(buf, c);
     } else if (c * 4 <= kSmall || (private_buffers && n == 2)) {
-      const size_t piece = (n == 2 ? piece_bytes() : kSlot) / 4;
+      const size_t piece = (n == 2 ? chunk_bytes() : kSlot) / 4;
       for (size_t o = 0; o < c; o += piece) one_shot(buf + o, std::min(piece, c - o));
     } else if (private_buffers) {
       for (size_t o = 0, i = 0; o < c; o += kSlot / 4, i++) two_phase(buf + o, std::min(kSlot / 4, c - o), 2 + (i & 1));

@@ -12,7 +12,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -127,10 +127,10 @@ TEST_CASE("collectives: a problem is told the size of a message where all ranks 
   constexpr tutti::algo::problem here{tutti::algo::connectivity::messages, 3, 0, 1};
   const std::vector<std::size_t> counts{1, 2, 997};
   const auto sized = [&]<class Args>(const Args& a) { return algo::traits<Args>::size(a, here).bytes; };
-  CHECK(sized(tutti::all_reduce_args{lanes::in(v), lanes::out(v), {}}) == 4000);
-  CHECK(sized(tutti::broadcast_args{lanes::out(v), 0}) == 4000);
-  CHECK(sized(tutti::gather_args{lanes::in(v), {}, layout::of_equal(1000), 0}) == 12000);
-  CHECK(sized(tutti::gather_args{lanes::in(v), {}, counts, 0}) == 0);
-  CHECK(sized(tutti::scatter_args{{}, lanes::out(v), counts, 0}) == 0);
-  CHECK(sized(tutti::all_gather_v_args{lanes::in(v), lanes::out(v), counts}) == 0);
+  CHECK(sized(tutti::all_reduce_args{links::in(v), links::out(v), {}}) == 4000);
+  CHECK(sized(tutti::broadcast_args{links::out(v), 0}) == 4000);
+  CHECK(sized(tutti::gather_args{links::in(v), {}, layout::of_equal(1000), 0}) == 12000);
+  CHECK(sized(tutti::gather_args{links::in(v), {}, counts, 0}) == 0);
+  CHECK(sized(tutti::scatter_args{{}, links::out(v), counts, 0}) == 0);
+  CHECK(sized(tutti::all_gather_v_args{links::in(v), links::out(v), counts}) == 0);
 }

@@ -7,7 +7,7 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/layout.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 /// What every rank has for every other, through the algorithms that move it. `make(link, board, args)` is one of them.
@@ -45,18 +45,18 @@ struct uneven {
 template <tutti::transport T, class Make>
 void check_gather(Make make) {
   for (const int size : worlds)
-    lanes::run<T>(size, [&](auto& me) {
+    links::run<T>(size, [&](auto& me) {
       const auto n = static_cast<std::size_t>(me.size());
       for (const std::size_t count : counts)
         for (int root = 0; root < me.size(); root += 3) {
           const bool is_root = me.number() == root;
           std::vector<std::uint32_t> part(count), whole(is_root ? n * count : 0);
           for (std::size_t i = 0; i < count; ++i) part[i] = element(me.number(), root, i);
-          const tutti::gather_args a{lanes::in(part), is_root ? lanes::out(whole) : tutti::buffer{},
+          const tutti::gather_args a{links::in(part), is_root ? links::out(whole) : tutti::buffer{},
                                      tutti::layout::of_equal(count), root};
           me.run([&](auto link) { return make(link, me.shm_group(), a); });
           for (std::size_t k = 0; k < whole.size(); ++k)
-            lanes::expect(whole[k] == element(static_cast<int>(k / count), root, k % count), "element", k);
+            links::expect(whole[k] == element(static_cast<int>(k / count), root, k % count), "element", k);
         }
     });
 }
@@ -64,7 +64,7 @@ void check_gather(Make make) {
 template <tutti::transport T, class Make>
 void check_scatter(Make make) {
   for (const int size : worlds)
-    lanes::run<T>(size, [&](auto& me) {
+    links::run<T>(size, [&](auto& me) {
       const auto n = static_cast<std::size_t>(me.size());
       for (const std::size_t count : counts)
         for (int root = 0; root < me.size(); root += 3) {
@@ -72,10 +72,10 @@ void check_scatter(Make make) {
           std::vector<std::uint32_t> part(count), whole(is_root ? n * count : 0);
           for (std::size_t k = 0; k < whole.size(); ++k)
             whole[k] = element(root, static_cast<int>(k / count), k % count);
-          const tutti::scatter_args a{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(part),
+          const tutti::scatter_args a{is_root ? links::in(whole) : tutti::const_buffer{}, links::out(part),
                                       tutti::layout::of_equal(count), root};
           me.run([&](auto link) { return make(link, me.shm_group(), a); });
-          for (std::size_t i = 0; i < count; ++i) lanes::expect(part[i] == element(root, me.number(), i), "element", i);
+          for (std::size_t i = 0; i < count; ++i) links::expect(part[i] == element(root, me.number(), i), "element", i);
         }
     });
 }
@@ -84,7 +84,7 @@ void check_scatter(Make make) {
 template <tutti::transport T, class Gather, class Scatter>
 void check_uneven_rooted(Gather gather, Scatter scatter) {
   for (const int size : worlds)
-    lanes::run<T>(size, [&](auto& me) {
+    links::run<T>(size, [&](auto& me) {
       const int root = me.size() - 1;
       const uneven cut{static_cast<std::size_t>(me.size()), 70001};
       const bool is_root = me.number() == root;
@@ -95,17 +95,17 @@ void check_uneven_rooted(Gather gather, Scatter scatter) {
       const auto expect_blocks = [&] {
         for (std::size_t i = 0; i < whole.size(); ++i) {
           const int r = cut.owner(i);
-          lanes::expect(whole[i] == (r < 0 ? 7 : element(r, root, i - cut.offsets[static_cast<std::size_t>(r)])),
+          links::expect(whole[i] == (r < 0 ? 7 : element(r, root, i - cut.offsets[static_cast<std::size_t>(r)])),
                         "element", i);
         }
       };
-      const tutti::gather_args up{lanes::in(mine), is_root ? lanes::out(whole) : tutti::buffer{}, known, root};
+      const tutti::gather_args up{links::in(mine), is_root ? links::out(whole) : tutti::buffer{}, known, root};
       me.run([&](auto link) { return gather(link, me.shm_group(), up); });
       expect_blocks();
       std::vector<std::uint32_t> back(mine.size());
-      const tutti::scatter_args down{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(back), known, root};
+      const tutti::scatter_args down{is_root ? links::in(whole) : tutti::const_buffer{}, links::out(back), known, root};
       me.run([&](auto link) { return scatter(link, me.shm_group(), down); });
-      lanes::expect(back == mine, "what came back is not what went there");
+      links::expect(back == mine, "what came back is not what went there");
       expect_blocks();
     });
 }
@@ -113,10 +113,10 @@ void check_uneven_rooted(Gather gather, Scatter scatter) {
 template <tutti::transport T, class Make>
 void check_all_to_all(Make make) {
   for (const int size : worlds)
-    lanes::run<T>(size, [&](auto& me) {
+    links::run<T>(size, [&](auto& me) {
       const auto n = static_cast<std::size_t>(me.size());
       std::vector<std::size_t> every = counts;
-      if (n == 2) every.push_back(600001);  // long pieces
+      if (n == 2) every.push_back(600001);  // long chunks
       enum class rank_is { apart, in_place, as_it_likes };
       for (const std::size_t count : every)
         for (const rank_is how : {rank_is::apart, rank_is::in_place, rank_is::as_it_likes}) {
@@ -125,11 +125,11 @@ void check_all_to_all(Make make) {
           for (std::size_t k = 0; k < in.size(); ++k)
             in[k] = element(me.number(), static_cast<int>(k / count), k % count);
           auto& out = in_place ? in : apart;
-          const tutti::all_to_all_args a{lanes::in(in), lanes::out(out), tutti::layout::of_equal(count),
+          const tutti::all_to_all_args a{links::in(in), links::out(out), tutti::layout::of_equal(count),
                                          tutti::layout::of_equal(count)};
           me.run([&](auto link) { return make(link, me.shm_group(), a); });
           for (std::size_t k = 0; k < out.size(); ++k)
-            lanes::expect(out[k] == element(static_cast<int>(k / count), me.number(), k % count), "element", k);
+            links::expect(out[k] == element(static_cast<int>(k / count), me.number(), k % count), "element", k);
         }
       // Rank r has (r + to) % n * 5000 elements for each.
       std::vector<std::size_t> lengths(n);
@@ -137,11 +137,11 @@ void check_all_to_all(Make make) {
       std::vector<std::uint32_t> in, out(n * (n - 1) / 2 * 5000);
       for (std::size_t r = 0; r < n; ++r)
         for (std::size_t i = 0; i < lengths[r]; ++i) in.push_back(element(me.number(), static_cast<int>(r), i));
-      const tutti::all_to_all_args a{lanes::in(in), lanes::out(out), lengths, lengths};
+      const tutti::all_to_all_args a{links::in(in), links::out(out), lengths, lengths};
       me.run([&](auto link) { return make(link, me.shm_group(), a); });
       for (std::size_t r = 0, at = 0; r < n; at += lengths[r++])
         for (std::size_t i = 0; i < lengths[r]; ++i)
-          lanes::expect(out[at + i] == element(static_cast<int>(r), me.number(), i), "uneven, from rank", r);
+          links::expect(out[at + i] == element(static_cast<int>(r), me.number(), i), "uneven, from rank", r);
     });
 }
 
@@ -149,25 +149,25 @@ void check_all_to_all(Make make) {
 template <tutti::transport T, class Reduce, class Gather, class First>
 void check_uneven(Reduce reduce_scatter, Gather all_gather, First first) {
   for (const int size : worlds)
-    lanes::run<T>(size, [&](auto& me) {
-      const uneven cut{static_cast<std::size_t>(me.size()), me.size() == 2 ? 140001U : 70001U};  // long pieces of two
+    links::run<T>(size, [&](auto& me) {
+      const uneven cut{static_cast<std::size_t>(me.size()), me.size() == 2 ? 140001U : 70001U};  // long chunks of two
       const auto count = cut.lengths[static_cast<std::size_t>(me.number())];
-      std::vector<lanes::word> in(cut.total, lanes::letter(me.number())), mine(count);
-      const tutti::reduce_scatter_v_args down{lanes::in(in), lanes::out(mine), cut.layout(),
-                                              tutti::erase_type<lanes::word>(lanes::append{})};
+      std::vector<links::word> in(cut.total, links::letter(me.number())), mine(count);
+      const tutti::reduce_scatter_v_args down{links::in(in), links::out(mine), cut.layout(),
+                                              tutti::erase_type<links::word>(links::append{})};
       me.run([&](auto link) { return reduce_scatter(link, me.shm_group(), down); });
-      for (const lanes::word& w : mine)
-        lanes::expect(w == lanes::spelled(first(me.number(), me.size()), me.size()), "another order");
-      lanes::expect(in == std::vector<lanes::word>(cut.total, lanes::letter(me.number())), "the input was changed");
-      std::vector<lanes::word> all(cut.total, lanes::letter(15)), own(count, lanes::letter(me.number()));
+      for (const links::word& w : mine)
+        links::expect(w == links::spelled(first(me.number(), me.size()), me.size()), "another order");
+      links::expect(in == std::vector<links::word>(cut.total, links::letter(me.number())), "the input was changed");
+      std::vector<links::word> all(cut.total, links::letter(15)), own(count, links::letter(me.number()));
       for (std::size_t i = 0; i < count; ++i) own[i].unused = static_cast<std::uint32_t>(i);  // tells them apart
-      const tutti::all_gather_v_args up{lanes::in(own), lanes::out(all), cut.layout()};
+      const tutti::all_gather_v_args up{links::in(own), links::out(all), cut.layout()};
       me.run([&](auto link) { return all_gather(link, me.shm_group(), up); });
       for (std::size_t i = 0; i < all.size(); ++i) {
         const int from = cut.owner(i);
-        lanes::word expected = lanes::letter(from < 0 ? 15 : from);
+        links::word expected = links::letter(from < 0 ? 15 : from);
         if (from >= 0) expected.unused = static_cast<std::uint32_t>(i - cut.offsets[static_cast<std::size_t>(from)]);
-        lanes::expect(all[i] == expected, "element", i);
+        links::expect(all[i] == expected, "element", i);
       }
     });
 }

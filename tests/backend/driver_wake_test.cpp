@@ -10,7 +10,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/transport/threads.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -30,17 +30,17 @@ class watched_transport : public tutti::threads_transport {
 };
 
 template <class Lane>
-tutti::routine refused(Lane lane) {
-  co_await lane.refuse({tutti::errc::out_of_resources});
+tutti::routine refused(Lane link) {
+  co_await link.refuse({tutti::errc::out_of_resources});
 }
 
 // The routine is queued for the next poll, which nobody but the parked thread makes.
 TEST_CASE("driver: what ends while an operation is started wakes whoever is parked") {
   const auto hub = std::make_shared<tutti::threads_hub>(1);
-  lanes::rank<watched_transport> me{hub, 0};
+  links::rank<watched_transport> me{hub, 0};
   const tutti::progress_thread driving{me.engine()};
   while (me.link().parks.load() == 0) std::this_thread::yield();
-  auto failing = me.start([](auto lane) { return refused(lane); });
+  auto failing = me.start([](auto link) { return refused(link); });
   CHECK(me.link().wakes.load() == 1);
   CHECK_THROWS_AS(failing.wait(), tutti::error);
 }

@@ -194,7 +194,7 @@ TEST_CASE_FIXTURE(one_of_three, "usage: buffers of a list are apart") {
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside of the buffer") {
-  using part = tutti::displaced_part;
+  using part = tutti::external_segment;
   const auto said = [&](std::vector<part> parts) {
     return complaint([&] { world.all_reduce(six, {parts.data(), parts.size()}, tutti::sum).wait(); });
   };

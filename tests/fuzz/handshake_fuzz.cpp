@@ -14,10 +14,10 @@ namespace {
 using namespace tutti::wire;
 
 template <class Side>
-void feed(Side& side, std::span<const std::byte> data, std::size_t piece) {
+void feed(Side& side, std::span<const std::byte> data, std::size_t segment_header) {
   while (!data.empty() && side.wanted() > 0) {
     side.sent(side.output().size());
-    const auto n = std::min({piece, data.size(), side.wanted()});
+    const auto n = std::min({segment_header, data.size(), side.wanted()});
     side.receive(data.first(n));
     data = data.subspan(n);
   }
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   static const tutti_test::pretended_hmac_scope hmac;
   static const secret key = secret::random();
   if (size == 0) return 0;
-  const std::size_t piece = 1 + bytes[0] % 64U;
+  const std::size_t segment_header = 1 + bytes[0] % 64U;
   const auto data = std::as_bytes(std::span{bytes + 1, size - 1});
   handshake_terms terms;
   terms.how = proof::hmac;
@@ -39,9 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   terms.world = 4;
   terms.rank = 1;
   server_handshake server{terms};
-  feed(server, data, piece);
+  feed(server, data, segment_header);
   client_handshake client{terms};
-  feed(client, data, piece);
+  feed(client, data, segment_header);
   server_handshake at_once{terms};
   at_once.receive(data);
   if (at_once.state() == handshake_state::accepted) std::abort();

@@ -40,10 +40,10 @@ class session {
     if (h.state() != wire::handshake_state::accepted) std::abort();
   }
 
-  void say(std::span<const std::byte> data, std::size_t piece) {
+  void say(std::span<const std::byte> data, std::size_t segment_header) {
     std::array<std::byte, 4096> sink;
     while (!data.empty()) {
-      const auto r = os::send_some(socket_.native(), data.first(std::min(piece, data.size())));
+      const auto r = os::send_some(socket_.native(), data.first(std::min(segment_header, data.size())));
       if (r.closed) return;
       data = data.subspan(r.bytes);
       host_.step(duration{0});

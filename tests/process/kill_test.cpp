@@ -105,7 +105,7 @@ TEST_CASE("a rank that is killed is named by every survivor: shared memory") {
   check_nothing_left(our_names());
 }
 
-// Where each has a core of its own, ranks lend each other large buffers.
+// Where each has a core of its own, ranks copy large buffers by cross-memory attach.
 TEST_CASE("a rank that is killed is named by the other: shared memory, two ranks") {
   kill_one(2, "transport=shm", 40);
   check_nothing_left(our_names());

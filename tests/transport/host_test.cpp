@@ -36,7 +36,7 @@ using tutti::status;
 using driver = drive::rank_driver<host_transport>;
 using tutti_test::forked_child;
 
-static_assert(tutti::byte_stream<tutti::host_pipe>);
+static_assert(tutti::byte_stream<tutti::host_stream>);
 static_assert(tutti::mapped_transport<host_transport>);
 
 /// Ranks whose machines only pretend to be several: rank r is on machine `machines[r]`.

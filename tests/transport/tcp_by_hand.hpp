@@ -23,7 +23,7 @@ namespace tcp_by_hand {
 using namespace tcp_world;
 using tutti::detail::frame;
 
-constexpr std::size_t head_bytes = tutti::detail::piece::encoded_bytes + frame::encoded_bytes;
+constexpr std::size_t head_bytes = tutti::detail::segment_header::encoded_bytes + frame::encoded_bytes;
 
 struct against {
   plan p;
@@ -76,7 +76,7 @@ struct against {
     control = dial(p.jobs[1]);
     rails.resize(2 * static_cast<std::size_t>(p.options.connections));
     for (int k = 0; k < p.options.connections; ++k) {
-      std::optional<tutti::detail::tcp_acceptor::guest> g;
+      std::optional<tutti::detail::tcp_acceptor::peer> g;
       REQUIRE(until([&] { return (g = other.look()).has_value(); }));
       CHECK(g->rank == 0);
       const auto at = 2 * static_cast<std::size_t>(g->rail);
@@ -92,21 +92,21 @@ struct against {
 };
 
 /// One piece of a stream; the next goes by the rail `next`.
-inline std::vector<std::byte> piece_of(std::span<const std::byte> bytes, int next = 0) {
+inline std::vector<std::byte> chunk_size(std::span<const std::byte> bytes, int next = 0) {
   const auto head =
-      tutti::detail::piece{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();
+      tutti::detail::segment_header{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();
   std::vector<std::byte> all(head.begin(), head.end());
   all.insert(all.end(), bytes.begin(), bytes.end());
   return all;
 }
-inline std::vector<std::byte> piece_of(const frame& f, std::span<const std::byte> payload = {}, int next = 0) {
+inline std::vector<std::byte> chunk_size(const frame& f, std::span<const std::byte> payload = {}, int next = 0) {
   const auto header = f.encode();
   std::vector<std::byte> all(header.begin(), header.end());
   all.insert(all.end(), payload.begin(), payload.end());
-  return piece_of(all, next);
+  return chunk_size(all, next);
 }
 inline std::vector<std::byte> message(std::uint64_t tag, std::span<const std::byte> payload, int next = 0) {
-  return piece_of(frame{frame::kind::eager, tag, payload.size()}, payload, next);
+  return chunk_size(frame{frame::kind::eager, tag, payload.size()}, payload, next);
 }
 
 }  // namespace tcp_by_hand

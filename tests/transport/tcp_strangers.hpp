@@ -103,13 +103,13 @@ struct hall {
     t.connections = static_cast<std::uint16_t>(connections);
     return t;
   }
-  std::optional<tcp_acceptor::guest> look() {
-    places.let_in(listener.native(), poller, 0, tutti::clock::now());
+  std::optional<tcp_acceptor::peer> look() {
+    places.accept_some(listener.native(), poller, 0, tutti::clock::now());
     for (const auto& e : poller.wait(1ms))
-      if (auto g = places.hear(static_cast<std::size_t>(e.token))) return g;
+      if (auto g = places.continue_handshake(static_cast<std::size_t>(e.token))) return g;
     return std::nullopt;
   }
-  std::optional<tcp_acceptor::guest> guest(std::chrono::milliseconds patience = 5s) {
+  std::optional<tcp_acceptor::peer> peer(std::chrono::milliseconds patience = 5s) {
     for (const auto until = tutti::after(patience); tutti::clock::now() < until;)
       if (auto g = look()) return g;
     return std::nullopt;

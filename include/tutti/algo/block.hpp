@@ -24,7 +24,7 @@ struct blocks {
 };
 
 /// Returns the length of the next chunk: the rest of `whole` after `done`, at most `most`; 0 if nothing is left.
-constexpr std::size_t piece_of(std::size_t whole, std::size_t done, std::size_t most) noexcept {
+constexpr std::size_t chunk_size(std::size_t whole, std::size_t done, std::size_t most) noexcept {
   return done < whole ? (std::min)(most, whole - done) : 0;
 }
 

@@ -10,7 +10,7 @@
 #include <tutti/algo/decision.hpp>
 #include <tutti/algo/mismatch/call_chain.hpp>
 #include <tutti/async/op_state.hpp>
-#include <tutti/backend/control_lane.hpp>
+#include <tutti/backend/world_view.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
@@ -93,7 +93,7 @@ class composed {
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept;
   [[nodiscard]] const std::shared_ptr<engine>& shared_engine() const noexcept;
   /// Makes the view of this world that a world of devices over the same ranks keeps.
-  [[nodiscard]] std::unique_ptr<control_lane> make_control_lane() const;
+  [[nodiscard]] std::unique_ptr<world_view> make_world_view() const;
   [[nodiscard]] status failure() const noexcept;
   [[nodiscard]] std::string describe(int world_rank) const;
   void abort(status why) noexcept;

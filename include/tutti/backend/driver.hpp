@@ -109,7 +109,7 @@ class driver final : public progress_source {
   /// Takes over the shm group of a group that has ended here; its memory is freed once the other ranks no longer read
   /// it. Under the engine's lock.
   void retire(algo::shm_group& b) noexcept {
-    remains_.retire(b);
+    retired_.retire(b);
     reclaim();
   }
 
@@ -150,7 +150,7 @@ class driver final : public progress_source {
     return nullptr;
   }
   void reclaim() noexcept {
-    if constexpr (mapped_transport<T>) remains_.reclaim(*link_);
+    if constexpr (mapped_transport<T>) retired_.reclaim(*link_);
   }
   /// Asks the ranks that the operations in flight wait for whether they called the same, once the oldest operation has
   /// been in flight for `patience`; repeats that at growing intervals.
@@ -186,7 +186,7 @@ class driver final : public progress_source {
   std::unique_ptr<T> link_;
   op_list in_flight_;
   algo::tuning tuning_;
-  algo::retire_list remains_;
+  algo::retire_list retired_;
   std::uint32_t contexts_ = 0;
   std::uint32_t splits_ = 0, split_from_ = 0;  // splits that have begun, and their parent
   deadline oldest_issued_{}, next_question_{};

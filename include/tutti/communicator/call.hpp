@@ -127,7 +127,7 @@ class call_base {
   /// Throws unless the external segments are in order, do not overlap and lie inside a buffer of `size` elements.
   void check_parts(const char* call, const external_segments& apart, std::size_t size) const {
     std::size_t before = 0;
-    for (const displaced_part* p = apart.parts; p != apart.end(); ++p) {
+    for (const external_segment* p = apart.parts; p != apart.end(); ++p) {
       if (p->first < before || p->first > size || p->count > size - p->first || (!p->data && p->count != 0))
         who(call).refuse("part " + std::to_string(p - apart.parts) +
                          " is out of order, at null, or beyond the buffer of " + std::to_string(size) + " elements");

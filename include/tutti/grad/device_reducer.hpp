@@ -283,7 +283,7 @@ class device_reducer {
       for (std::size_t i = 0; i < size(); ++i)
         if (pass_.mark_delayed(i)) count_in(i);
       pass_.require_all_marked();
-      weights_.template settle<double>();
+      weights_.template await_weights<double>();
       buckets_.launch_rest();
       report_.send(*world_, pass_.so_far(), pass_.wants(), pass_.usage_map(), pass_.weight(), where_);
     } catch (...) {

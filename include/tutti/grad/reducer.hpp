@@ -155,8 +155,8 @@ class reducer {
   bool count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // now if possible, while caches hold it
-      scaled_[i] = weights_.settled<T>();
-      if (scaled_[i] && !external_.has(i)) multiply(arena_.gradient<T>(i), weights_.before<T>());
+      scaled_[i] = weights_.factor_known<T>();
+      if (scaled_[i] && !external_.has(i)) multiply(arena_.gradient<T>(i), weights_.prescale<T>());
     });
     return buckets_.complete(b);
   }
@@ -191,7 +191,7 @@ class reducer {
       visit_gradient(buckets[b].type, [&]<class T>() {
         const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
         // If all weights are 0 the result is 0, even if a hook sends earlier remainders.
-        weights_.total() > 0 ? divide(sums, weights_.after<T>()) : multiply(sums, 0);
+        weights_.total() > 0 ? divide(sums, weights_.remaining_divisor<T>()) : multiply(sums, 0);
       });
     used.restore(arena_);
     used.learn(pass_.weight());

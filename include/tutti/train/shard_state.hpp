@@ -74,8 +74,8 @@ class shard_state {
   /// Returns the factor of this rank's gradients before the sum: 1 if all weights above 0 are equal and this rank has
   /// one. Waits until all ranks have begun.
   [[nodiscard]] double scale() {
-    if (!weights_.template settled<T>()) weights_.template settle<T>();
-    return weights_.template before<T>();
+    if (!weights_.template factor_known<T>()) weights_.template await_weights<T>();
+    return weights_.template prescale<T>();
   }
   /// Waits until all ranks have begun; scale() does not wait then.
   task<> all_begun() {
@@ -115,7 +115,7 @@ class shard_state {
     total_ = weights_.total();
     verdict_ = grad::step_flags::take(std::span<const double>{tail});
     if (verdict_ == grad::step::apply && total_ > 0)
-      grad::divide(std::span{gradients_}, weights_.template divisor<T>() * weights_.template after<T>());
+      grad::divide(std::span{gradients_}, weights_.template divisor<T>() * weights_.template remaining_divisor<T>());
     averaged_ = true;
     co_return verdict_;
   }

@@ -23,10 +23,10 @@
 namespace tutti {
 
 /// Byte stream to a rank on any node: ring buffers in shared memory within the node, TCP to other nodes.
-class host_pipe {
+class host_stream {
  public:
   template <class Kind, class... Args>
-  explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : stream_(kind, std::forward<Args>(args)...) {}
+  explicit host_stream(std::in_place_type_t<Kind> kind, Args&&... args) : stream_(kind, std::forward<Args>(args)...) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (auto* ring = std::get_if<ring_stream>(&stream_)) return ring->write(a, b);
@@ -52,7 +52,7 @@ class host_pipe {
 
 /// Transport of a world of processes, and the default: shared memory within a node, TCP between nodes. If all ranks are
 /// on one node, it sleeps on a futex and never polls a socket; otherwise it sleeps on descriptors.
-class host_transport : public mesh<host_pipe> {
+class host_transport : public mesh<host_stream> {
  public:
   /// Connects this rank with all others. `memory` is its attachment to the shared memory of its node, `listener` the
   /// socket that other nodes connect to; either may be missing if the roster has no use for it. Throws usage_error if

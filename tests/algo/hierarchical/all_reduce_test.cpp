@@ -10,14 +10,14 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 
-// As many ranks on each machine, in blocks and in turns; not as many; one machine, and one rank on each.
+// As many ranks on each node, in blocks and in turns; not as many; one node, and one rank on each.
 const auto placements = tutti_test::grid<std::vector<int>>({{0, 0, 1, 1},
                                                             {0, 1, 0, 1},
                                                             {0, 1, 1, 0},
@@ -33,17 +33,17 @@ const auto placements = tutti_test::grid<std::vector<int>>({{0, 0, 1, 1},
 
 TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") {
   for (const auto& placed : placements)
-    lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      auto memory = lanes::on_machines(me, placed);
+    links::run(static_cast<int>(placed.size()), [&](auto& me) {
+      auto memory = links::on_machines(me, placed);
       const auto with = tutti::erase_type<double>(tutti::mean);
       for (const std::size_t count : std::vector<std::size_t>{0, 1, 2, 5, 1000, 150001})
         for (const bool in_place : {false, true}) {
           std::vector<double> in(count), out(count);
           for (std::size_t i = 0; i < count; ++i) (in_place ? out : in)[i] = static_cast<double>(i) + me.number();
-          const auto from = in_place ? lanes::in(out) : lanes::in(in);
+          const auto from = in_place ? links::in(out) : links::in(in);
           me.run([&](auto link) {
             return tutti::algo::hierarchical_all_reduce(link, memory,
-                                                        tutti::all_reduce_args{from, lanes::out(out), with});
+                                                        tutti::all_reduce_args{from, links::out(out), with});
           });
           for (std::size_t i = 0; i < count; ++i)
             expect(out[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element", i);
@@ -53,8 +53,8 @@ TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") 
 
 TEST_CASE("hierarchical: segments of a large all_reduce follow each other, with a shorter one at the end") {
   for (const auto& placed : std::vector<std::vector<int>>{{0, 1, 0, 1}, {0, 1, 1, 0, 2}, {0, 0, 0, 1}})
-    lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      auto memory = lanes::on_machines(me, placed);
+    links::run(static_cast<int>(placed.size()), [&](auto& me) {
+      auto memory = links::on_machines(me, placed);
       const auto with = tutti::erase_type<float>(tutti::mean);
       constexpr std::size_t half = std::size_t{1} << 17;  // MiB of floats
       for (const std::size_t count : {4 * half, 8 * half, 8 * half + 1, 13 * half - 3}) {
@@ -62,7 +62,7 @@ TEST_CASE("hierarchical: segments of a large all_reduce follow each other, with 
         for (std::size_t i = 0; i < count; ++i) in[i] = static_cast<float>(i % 1021) + static_cast<float>(me.number());
         me.run([&](auto link) {
           return tutti::algo::hierarchical_all_reduce(link, memory,
-                                                      tutti::all_reduce_args{lanes::in(in), lanes::out(out), with});
+                                                      tutti::all_reduce_args{links::in(in), links::out(out), with});
         });
         const float mean = static_cast<float>(me.size() - 1) / 2;
         std::size_t wrong = 0, first = count;
@@ -76,15 +76,15 @@ TEST_CASE("hierarchical: segments of a large all_reduce follow each other, with 
 TEST_CASE("hierarchical: all ranks end with the same bits") {
   for (const auto& placed : placements) {
     std::vector<std::vector<float>> results(placed.size());
-    lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      auto memory = lanes::on_machines(me, placed);
+    links::run(static_cast<int>(placed.size()), [&](auto& me) {
+      auto memory = links::on_machines(me, placed);
       std::vector<float> v(1001);
       for (std::size_t i = 0; i < v.size(); ++i)
         v[i] = 1.0F / static_cast<float>(i + 3 * static_cast<std::size_t>(me.number()) + 1);
       const auto with = tutti::erase_type<float>(tutti::sum);
       me.run([&](auto link) {
         return tutti::algo::hierarchical_all_reduce(link, memory,
-                                                    tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
+                                                    tutti::all_reduce_args{links::in(v), links::out(v), with});
       });
       results[static_cast<std::size_t>(me.number())] = v;
     });

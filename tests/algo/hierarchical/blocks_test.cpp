@@ -13,14 +13,14 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 
-// As many ranks on each machine, in blocks, in turns, and in neither; machines in another order than their ranks.
+// As many ranks on each node, in blocks, in turns, and in neither; nodes in another order than their ranks.
 const auto placements = tutti_test::grid<std::vector<int>>({{0, 0, 1, 1},
                                                             {0, 1, 0, 1},
                                                             {0, 1, 1, 0},
@@ -44,18 +44,18 @@ std::vector<T> block_of(const std::vector<T>& all, int b, std::size_t count) {
 
 TEST_CASE("hierarchical: an all_gather over every even placement, in place and not") {
   for (const auto& placed : placements)
-    lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      auto memory = lanes::on_machines(me, placed);
+    links::run(static_cast<int>(placed.size()), [&](auto& me) {
+      auto memory = links::on_machines(me, placed);
       for (const std::size_t count : counts)
         for (const bool in_place : {false, true}) {
           std::vector<double> own(count), all(count * placed.size(), -1);
           const std::size_t begin = count * static_cast<std::size_t>(me.number());
           for (std::size_t i = 0; i < count; ++i) (in_place ? all[begin + i] : own[i]) = element(me.number(), 0, i);
-          auto in = in_place ? lanes::in(all) : lanes::in(own);
+          auto in = in_place ? links::in(all) : links::in(own);
           in.count = count;
           if (in_place) in.data = all.data() + begin;
           me.run([&](auto link) {
-            return tutti::algo::hierarchical_all_gather(link, memory, tutti::all_gather_args{in, lanes::out(all)});
+            return tutti::algo::hierarchical_all_gather(link, memory, tutti::all_gather_args{in, links::out(all)});
           });
           std::size_t wrong = 0;
           for (int r = 0; r < me.size(); ++r) {
@@ -69,19 +69,19 @@ TEST_CASE("hierarchical: an all_gather over every even placement, in place and n
 
 TEST_CASE("hierarchical: a reduce_scatter over every even placement, in place and not") {
   for (const auto& placed : placements)
-    lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      auto memory = lanes::on_machines(me, placed);
+    links::run(static_cast<int>(placed.size()), [&](auto& me) {
+      auto memory = links::on_machines(me, placed);
       const auto with = tutti::erase_type<double>(tutti::mean);
       for (const std::size_t count : counts)
         for (const bool in_place : {false, true}) {
           std::vector<double> in, out(count);
           for (int b = 0; b < me.size(); ++b)
             for (std::size_t i = 0; i < count; ++i) in.push_back(element(me.number(), b, i));
-          auto result = lanes::out(out);
+          auto result = links::out(out);
           if (in_place) result.data = in.data() + count * static_cast<std::size_t>(me.number());
           me.run([&](auto link) {
             return tutti::algo::hierarchical_reduce_scatter(link, memory,
-                                                            tutti::reduce_scatter_args{lanes::in(in), result, with});
+                                                            tutti::reduce_scatter_args{links::in(in), result, with});
           });
           if (in_place) out = block_of(in, me.number(), count);
           const double mean_rank = (me.size() - 1) / 2.0;
@@ -93,9 +93,9 @@ TEST_CASE("hierarchical: a reduce_scatter over every even placement, in place an
 }
 
 TEST_CASE("hierarchical: blocks of calls that follow one another do not meet, whoever is late") {
-  lanes::run(4, [&](auto& me) {
+  links::run(4, [&](auto& me) {
     if (me.number() % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    auto memory = lanes::on_machines(me, {0, 1, 1, 0});
+    auto memory = links::on_machines(me, {0, 1, 1, 0});
     const auto with = tutti::erase_type<int>(tutti::sum);
     constexpr std::size_t count = 3;
     std::vector<std::vector<int>> own, all, in, out;
@@ -109,11 +109,11 @@ TEST_CASE("hierarchical: blocks of calls that follow one another do not meet, wh
     for (std::size_t k = 0; k < own.size(); ++k) {
       calls.push_back(me.start([&, k](auto link) {
         return tutti::algo::hierarchical_all_gather(link, memory,
-                                                    tutti::all_gather_args{lanes::in(own[k]), lanes::out(all[k])});
+                                                    tutti::all_gather_args{links::in(own[k]), links::out(all[k])});
       }));
       calls.push_back(me.start([&, k](auto link) {
         return tutti::algo::hierarchical_reduce_scatter(
-            link, memory, tutti::reduce_scatter_args{lanes::in(in[k]), lanes::out(out[k]), with});
+            link, memory, tutti::reduce_scatter_args{links::in(in[k]), links::out(out[k]), with});
       }));
     }
     for (auto& c : calls) c.wait();
@@ -136,18 +136,18 @@ struct counted_sum {
 
 TEST_CASE("hierarchical: the next reduce_scatter meets while the sums of the one before are on their way") {
   std::atomic<int> folded{0};
-  lanes::run(4, [&](auto& me) {
-    auto memory = lanes::on_machines(me, {0, 0, 1, 1});
-    // Machine 1 comes when machine 0 folds what is the second call's.
+  links::run(4, [&](auto& me) {
+    auto memory = links::on_machines(me, {0, 0, 1, 1});
+    // Machine 1 comes when node 0 folds what is the second call's.
     const auto limit = tutti::clock::now() + std::chrono::seconds(20);
     while (me.number() > 1 && folded == 0 && tutti::clock::now() < limit) std::this_thread::yield();
-    expect(me.number() < 2 || folded != 0, "machine 0 waits for machine 1");
+    expect(me.number() < 2 || folded != 0, "node 0 waits for node 1");
     const std::vector<int> in{1, 2, 3, 4};
     std::vector<int> first(1), second(1);
     const auto start = [&](std::vector<int>& out, const tutti::reduction& with) {
       return me.start([&, with](auto link) {
         return tutti::algo::hierarchical_reduce_scatter(
-            link, memory, tutti::reduce_scatter_args{lanes::in(in), lanes::out(out), with});
+            link, memory, tutti::reduce_scatter_args{links::in(in), links::out(out), with});
       });
     };
     tutti::op a = start(first, tutti::erase_type<int>(tutti::sum));
@@ -158,19 +158,19 @@ TEST_CASE("hierarchical: the next reduce_scatter meets while the sums of the one
   });
 }
 
-TEST_CASE("hierarchical: a reduce_scatter takes operands machine by machine, from its own on downwards") {
-  lanes::run(6, [](auto& me) {
-    auto memory = lanes::on_machines(me, {0, 1, 2, 0, 1, 2});
-    std::vector<lanes::word> in(6, lanes::letter(me.number())), out(1);
-    const auto with = tutti::erase_type<lanes::word>(lanes::append{});
+TEST_CASE("hierarchical: a reduce_scatter takes operands node by node, from its own on downwards") {
+  links::run(6, [](auto& me) {
+    auto memory = links::on_machines(me, {0, 1, 2, 0, 1, 2});
+    std::vector<links::word> in(6, links::letter(me.number())), out(1);
+    const auto with = tutti::erase_type<links::word>(links::append{});
     me.run([&](auto link) {
       return tutti::algo::hierarchical_reduce_scatter(link, memory,
-                                                      tutti::reduce_scatter_args{lanes::in(in), lanes::out(out), with});
+                                                      tutti::reduce_scatter_args{links::in(in), links::out(out), with});
     });
-    lanes::word expected{};
+    links::word expected{};
     for (int k = 3; k > 0; --k)
       for (const int r : {(me.number() + k) % 3, (me.number() + k) % 3 + 3})
-        expected = lanes::append{}(expected, lanes::letter(r));
+        expected = links::append{}(expected, links::letter(r));
     expect(out[0] == expected, "the word of rank", static_cast<std::size_t>(me.number()));
   });
 }

@@ -10,18 +10,18 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::node_group;
 
 const std::vector<int> placed{0, 1, 0, 1, 2};
 
-TEST_CASE("machine memory: the ranks of a machine are a group with numbers of their own") {
-  lanes::run(static_cast<int>(placed.size()), [](auto& me) {
-    node_group memory = lanes::on_machines(me, placed);
+TEST_CASE("node memory: the ranks of a node are a group with numbers of their own") {
+  links::run(static_cast<int>(placed.size()), [](auto& me) {
+    node_group memory = links::on_machines(me, placed);
     const int place[] = {0, 0, 1, 1, 0}, ranks[] = {2, 2, 2, 2, 1};
     me.run([&](auto link) {
       const auto inside = memory.inside(link);
@@ -34,7 +34,7 @@ TEST_CASE("machine memory: the ranks of a machine are a group with numbers of th
   });
 }
 
-/// An all_reduce of one number inside of each machine, on one side.
+/// An all_reduce of one number inside of each node, on one side.
 template <class Lane>
 tutti::routine sum_inside(Lane link, node_group& memory, node_group::side& s, int& v,
                           tutti::algo::call_signature call) {
@@ -45,9 +45,9 @@ tutti::routine sum_inside(Lane link, node_group& memory, node_group::side& s, in
   if (memory.size() > 1) co_await tutti::algo::direct_small(memory.inside(link), s.place, a);
 }
 
-TEST_CASE("machine memory: both sides are boards of the machine's ranks") {
-  lanes::run(static_cast<int>(placed.size()), [](auto& me) {
-    node_group memory = lanes::on_machines(me, placed);
+TEST_CASE("node memory: both sides are shm groups of the node's ranks") {
+  links::run(static_cast<int>(placed.size()), [](auto& me) {
+    node_group memory = links::on_machines(me, placed);
     const int sums[] = {2, 4, 2, 4, 4};
     for (int round = 0; round < 20; ++round)
       for (node_group::side* s : {&memory.up, &memory.down}) {
@@ -58,7 +58,7 @@ TEST_CASE("machine memory: both sides are boards of the machine's ranks") {
         expect(v == sums[me.number()], "sum " + std::to_string(v));
       }
     int boards = 0;
-    memory.for_each_board([&](const tutti::algo::shm_group& b) {
+    memory.for_each_shm_group([&](const tutti::algo::shm_group& b) {
       ++boards;
       expect(b.is_open() == (memory.size() > 1), "a rank alone needs no board");
     });
@@ -66,9 +66,9 @@ TEST_CASE("machine memory: both sides are boards of the machine's ranks") {
   });
 }
 
-TEST_CASE("machine memory: what ranks compare is the whole call") {
-  lanes::run(2, [](auto& me) {
-    node_group memory = lanes::on_machines(me, {0, 0});
+TEST_CASE("node memory: what ranks compare is the whole call") {
+  links::run(2, [](auto& me) {
+    node_group memory = links::on_machines(me, {0, 0});
     int v = 1;
     tutti::broadcast_args whole;
     whole.root = me.number();  // the parts are alike

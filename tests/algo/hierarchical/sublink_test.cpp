@@ -13,7 +13,7 @@
 #include <tutti/async/scratch_pool.hpp>
 #include <tutti/transport/concept.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -51,7 +51,7 @@ struct diary {
 };
 static_assert(tutti::message_link<diary> && tutti::message_link<sublink<diary>>);
 
-TEST_CASE("sublink: members have numbers of their own, a deputy may stand in for one, and steps begin elsewhere") {
+TEST_CASE("sublink: members have numbers of their own, a leader may stand in for one, and steps begin elsewhere") {
   std::vector<transfer> pages;
   tutti::scratch_pool pool;
   const std::vector<int> members{7, 4, 0, 8};
@@ -83,7 +83,7 @@ TEST_CASE("sublink: members have numbers of their own, a deputy may stand in for
 }
 
 TEST_CASE("sublink: two groups of a world, and two phases of one operation, do not take each other's messages") {
-  lanes::run(5, [](auto& me) {
+  links::run(5, [](auto& me) {
     const std::vector<int> even{4, 0, 2}, odd{1, 3};
     const auto& group = me.number() % 2 == 0 ? even : odd;
     int place = 0;
@@ -98,7 +98,7 @@ TEST_CASE("sublink: two groups of a world, and two phases of one operation, do n
           auto sending = ring.send(right, 7, std::as_bytes(std::span{&mine, 1}));
           co_await ring.recv(left, 7, std::as_writable_bytes(std::span{&got, 1}));
           co_await sending;
-          lanes::expect(got == static_cast<std::uint64_t>(of[static_cast<std::size_t>(left)]) + first, "it got", got);
+          links::expect(got == static_cast<std::uint64_t>(of[static_cast<std::size_t>(left)]) + first, "it got", got);
         }
       }(link, group, place);
     });

@@ -10,14 +10,14 @@
 #include <tutti/algo/message/all_reduce.hpp>
 #include <tutti/algo/selection/supported.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algorithm;
 
-/// A lane that counts what this rank sends to whom.
+/// A link that counts what this rank sends to whom.
 template <class L>
 struct counting : L {
   std::map<int, std::size_t>* bytes;
@@ -28,7 +28,7 @@ struct counting : L {
 };
 
 TEST_CASE("message all_reduce: the algorithm that is named is the one that runs") {
-  lanes::run(4, [](auto& me) {
+  links::run(4, [](auto& me) {
     constexpr std::size_t count = 400, whole = count * sizeof(std::int32_t);
     const int r = me.number(), right = (r + 1) % 4;
     using sent = std::map<int, std::size_t>;
@@ -36,7 +36,7 @@ TEST_CASE("message all_reduce: the algorithm that is named is the one that runs"
       std::vector<std::int32_t> v(count, r + 1);
       sent bytes;
       me.run([&](auto link) {
-        const tutti::all_reduce_args a{lanes::in(v), lanes::out(v), tutti::erase_type<std::int32_t>(tutti::sum)};
+        const tutti::all_reduce_args a{links::in(v), links::out(v), tutti::erase_type<std::int32_t>(tutti::sum)};
         return tutti::algo::run_messages(counting<decltype(link)>{link, &bytes}, a, via);
       });
       expect(v == std::vector<std::int32_t>(count, 10), std::string("the sum by ") + tutti::name(via));

@@ -5,19 +5,19 @@
 
 #include <tutti/algo/message/barrier.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
 TEST_CASE("barrier: nobody leaves before all have come") {
   for (const int size : {1, 2, 3, 5, 8}) {
     std::atomic<int> came{0};
-    lanes::run(size, [&](auto& me) {
+    links::run(size, [&](auto& me) {
       for (int round = 1; round <= 50; ++round) {
         came.fetch_add(1);
         me.run([](auto link) { return tutti::algo::dissemination_barrier(link); });
         const int there = came.load();
-        lanes::expect(there >= round * me.size(),
+        links::expect(there >= round * me.size(),
                       std::to_string(there) + " had come to barrier " + std::to_string(round));
       }
     });

@@ -7,31 +7,31 @@
 
 #include <tutti/algo/message/pipeline.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
-using tutti::algo::nth_piece;
-using tutti::algo::piece_bytes;
-using tutti::algo::pieces_of;
+using links::expect;
+using tutti::algo::chunk_bytes;
+using tutti::algo::chunk_count;
+using tutti::algo::nth_chunk;
 
-static_assert(pieces_of(0) == 1);
-static_assert(pieces_of(1) == 1);
-static_assert(pieces_of(piece_bytes) == 1);
-static_assert(pieces_of(piece_bytes + 1) == 2);
-static_assert(pieces_of(piece_bytes + 1, 100) == 2622);
+static_assert(chunk_count(0) == 1);
+static_assert(chunk_count(1) == 1);
+static_assert(chunk_count(chunk_bytes) == 1);
+static_assert(chunk_count(chunk_bytes + 1) == 2);
+static_assert(chunk_count(chunk_bytes + 1, 100) == 2622);
 
-TEST_CASE("pipeline: pieces cover a message") {
-  std::vector<std::byte> data(2 * piece_bytes + 5);
+TEST_CASE("pipeline: chunks cover a message") {
+  std::vector<std::byte> data(2 * chunk_bytes + 5);
   std::size_t next = 0;
-  for (std::size_t i = 0; i < pieces_of(data.size()); ++i) {
-    const auto piece = nth_piece(std::span{data}, i);
-    CHECK(piece.data() == data.data() + next);
-    next += piece.size();
+  for (std::size_t i = 0; i < chunk_count(data.size()); ++i) {
+    const auto chunk = nth_chunk(std::span{data}, i);
+    CHECK(chunk.data() == data.data() + next);
+    next += chunk.size();
   }
   CHECK(next == data.size());
-  CHECK(nth_piece(std::span<std::byte>{}, 0).empty());
+  CHECK(nth_chunk(std::span<std::byte>{}, 0).empty());
 }
 
 // What arrived in one step goes out in the next: after n steps around a ring everyone has their own number again.
@@ -50,18 +50,18 @@ tutti::routine go_round(L link, std::vector<int>& v, std::vector<std::size_t>& o
       });
 }
 
-TEST_CASE("pipeline: a piece is sent when the one of the step before has landed, and pieces land in order") {
+TEST_CASE("pipeline: a chunk is sent when the one of the step before has landed, and chunks land in order") {
   for (const int size : {2, 3, 5})
     for (const std::size_t per_step : std::vector<std::size_t>{1, 2, 3, 7})
-      lanes::run(size, [per_step](auto& me) {
+      links::run(size, [per_step](auto& me) {
         std::vector<int> v(per_step);
         for (std::size_t i = 0; i < per_step; ++i) v[i] = me.number() * 100 + static_cast<int>(i);
         const std::vector<int> began = v;
         std::vector<std::size_t> order;
         me.run([&](auto link) { return go_round(link, v, order, per_step); });
         expect(v == began, "another number came back");
-        expect(order.size() == per_step * static_cast<std::size_t>(me.size()), "another number of pieces");
-        for (std::size_t i = 0; i < order.size(); ++i) expect(order[i] == i, "piece", i);
+        expect(order.size() == per_step * static_cast<std::size_t>(me.size()), "another number of chunks");
+        for (std::size_t i = 0; i < order.size(); ++i) expect(order[i] == i, "chunk", i);
       });
 }
 

@@ -7,14 +7,14 @@
 #include <tutti/algo/message/prepared_operand.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
 const auto doubling = tutti::erase_type<int>(tutti::premul_sum(2));
 
 TEST_CASE("prepared_operand: a routine sees a prepared copy, and the input stays as it was") {
-  lanes::run(2, [](auto& me) {
+  links::run(2, [](auto& me) {
     const std::vector<int> in{1, 2, 3};
     std::vector<int> out(3);
     const int* seen = nullptr;
@@ -26,19 +26,19 @@ TEST_CASE("prepared_operand: a routine sees a prepared copy, and the input stays
       co_return;
     };
     me.run([&](auto link) {
-      return tutti::algo::over_prepared_operand(link, tutti::reduce_args{lanes::in(in), lanes::out(out), doubling, 0},
+      return tutti::algo::over_prepared_operand(link, tutti::reduce_args{links::in(in), links::out(out), doubling, 0},
                                                 way);
     });
-    lanes::expect(out == std::vector<int>{2, 4, 6}, "what the routine saw");
-    lanes::expect(in == std::vector<int>{1, 2, 3} && seen != in.data(), "the input");
-    lanes::expect(!prepares, "it would be prepared again");
+    links::expect(out == std::vector<int>{2, 4, 6}, "what the routine saw");
+    links::expect(in == std::vector<int>{1, 2, 3} && seen != in.data(), "the input");
+    links::expect(!prepares, "it would be prepared again");
   });
 }
 
 TEST_CASE("prepared_operand: into the output, which then is both") {
   const std::vector<int> in{1, 2, 3};
   std::vector<int> out(3);
-  const auto a = tutti::algo::prepare_into_output(tutti::all_reduce_args{lanes::in(in), lanes::out(out), doubling});
+  const auto a = tutti::algo::prepare_into_output(tutti::all_reduce_args{links::in(in), links::out(out), doubling});
   CHECK(out == std::vector<int>{2, 4, 6});
   CHECK(in == std::vector<int>{1, 2, 3});
   CHECK(a.in.data == out.data());

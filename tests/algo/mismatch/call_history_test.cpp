@@ -4,30 +4,30 @@
 
 #include <tutti/algo/shm/group/group.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::shm_group;
 
 TEST_CASE("call_history: what this rank called is recalled, and not what went by messages, which was noted") {
   using tutti::algorithm;
   using tutti::tag;
   using tutti::algo::call_of;
-  lanes::run(2, [](auto& me) {
+  links::run(2, [](auto& me) {
     me.run([&](auto l) {
-      return [](auto lane, shm_group& on) -> tutti::routine {
-        shm_group::ticket turn{on, lane.link()};
+      return [](auto link, shm_group& on) -> tutti::routine {
+        shm_group::ticket turn{on, link.link()};
         co_await turn;
-        const auto context = lane.members().context;
+        const auto context = link.members().context;
         const auto short_id = [&](std::uint64_t sequence) {
           return on.recall(tag::make(context, sequence, 5)).short_id;
         };
         const auto reduced = call_of(7, tutti::all_reduce_args{}), told = call_of(9, tutti::broadcast_sized_args{});
         on.remember(reduced, algorithm::ring);
         expect(short_id(7) == 0, "recalled before the board was open");
-        co_await on.open(lane);
+        co_await on.open(link);
         on.begin(reduced);
         on.begin(call_of(8, tutti::barrier_args{}));
         on.remember(told, algorithm::automatic);

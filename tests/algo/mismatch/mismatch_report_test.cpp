@@ -11,7 +11,7 @@
 #include <tutti/algo/mismatch/mismatch_report.hpp>
 #include <tutti/algo/shm/small.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -34,14 +34,14 @@ template <std::size_t Ranks>
 struct world_of {
   static constexpr std::uint32_t context = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(static_cast<int>(Ranks));
-  std::vector<std::unique_ptr<lanes::rank<>>> all;
+  std::vector<std::unique_ptr<links::rank<>>> all;
   shm_group boards[Ranks]{};
 
   world_of() {
     std::vector<tutti::op> ops;
     for (std::size_t r = 0; r < Ranks; ++r) {
-      all.push_back(std::make_unique<lanes::rank<>>(hub, static_cast<int>(r)));
-      ops.push_back(all[r]->start([&](auto lane) { return tutti::algo::direct_barrier(lane, boards[r]); }));
+      all.push_back(std::make_unique<links::rank<>>(hub, static_cast<int>(r)));
+      ops.push_back(all[r]->start([&](auto link) { return tutti::algo::direct_barrier(link, boards[r]); }));
     }
     while (!std::all_of(ops.begin(), ops.end(), [](const tutti::op& o) { return o.done(); }))
       for (auto& one : all) one->engine().poll();

@@ -11,13 +11,13 @@
 #include <tutti/algo/shm/v.hpp>
 #include <tutti/core/args.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::expect;
-using lanes::staging_transport;
+using links::expect;
+using links::staging_transport;
 using tutti::threads_transport;
 
 // Within a slot, exactly a slot, and several.
@@ -26,7 +26,7 @@ const std::vector<std::size_t> counts{0, 1, 1000, 65536, 65537, 200000};
 TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the root is", T, threads_transport,
                    staging_transport) {
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<T>(size, [](auto& me) {
+    links::run<T>(size, [](auto& me) {
       for (int root = 0; root < me.size(); ++root)
         for (const std::size_t count : counts) {
           std::vector<std::uint32_t> v(count, 0xffffffff);
@@ -34,7 +34,7 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the 
             for (std::size_t i = 0; i < count; ++i)
               v[i] = static_cast<std::uint32_t>(i * 3) + static_cast<std::uint32_t>(root);
           me.run([&](auto link) {
-            return tutti::algo::direct_broadcast(link, me.shm_group(), tutti::broadcast_args{lanes::out(v), root});
+            return tutti::algo::direct_broadcast(link, me.shm_group(), tutti::broadcast_args{links::out(v), root});
           });
           for (std::size_t i = 0; i < count; ++i)
             expect(v[i] == i * 3 + static_cast<std::uint32_t>(root), "element", i);
@@ -44,13 +44,13 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the 
 
 TEST_CASE_TEMPLATE("direct_gather: every rank gets every block", T, threads_transport, staging_transport) {
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<T>(size, [](auto& me) {
+    links::run<T>(size, [](auto& me) {
       for (const std::size_t count : counts) {
         std::vector<int> in(count), out(count * static_cast<std::size_t>(me.size()), -1);
         for (std::size_t i = 0; i < count; ++i) in[i] = me.number() * 1000003 + static_cast<int>(i);
         me.run([&](auto link) {
           return tutti::algo::direct_all_gather(link, me.shm_group(),
-                                                tutti::all_gather_args{lanes::in(in), lanes::out(out)});
+                                                tutti::all_gather_args{links::in(in), links::out(out)});
         });
         for (std::size_t i = 0; i < out.size(); ++i)
           expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count), "element", i);
@@ -69,7 +69,7 @@ TEST_CASE("direct_gather: every block of a message that the caches do not hold a
   using tutti::algo::shm_group;
   constexpr std::size_t longest = tutti::algo::detail::beyond_caches / sizeof(std::uint32_t), odd = 4321;
   for (const auto how : {tutti::stores::ordinary, tutti::stores::streaming})
-    lanes::run<crowded_transport>(2, [&](auto& me) {
+    links::run<crowded_transport>(2, [&](auto& me) {
       me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
       me.shm_group().use({shm_group::slot_bytes, how});
       const std::vector<std::size_t> lengths{longest, odd};
@@ -81,9 +81,9 @@ TEST_CASE("direct_gather: every block of a message that the caches do not hold a
       const auto all = [&](const auto& args, auto gather) {
         me.run([&](auto l) { return gather(l, me.shm_group(), args); });
       };
-      all(tutti::all_gather_args{lanes::in(in), lanes::out(even)},
+      all(tutti::all_gather_args{links::in(in), links::out(even)},
           [](auto l, auto& b, const auto& a) { return tutti::algo::direct_all_gather(l, b, a); });
-      all(tutti::all_gather_v_args{block, lanes::out(uneven), lengths},
+      all(tutti::all_gather_v_args{block, links::out(uneven), lengths},
           [](auto l, auto& b, const auto& a) { return tutti::algo::direct_all_gather_v(l, b, a); });
       for (std::size_t r = 0; r < 2; ++r) {
         for (std::size_t i = 0; i < longest; ++i)

@@ -19,15 +19,15 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::append;
-using lanes::expect;
-using lanes::staging_transport;
-using lanes::word;
+using links::append;
+using links::expect;
+using links::staging_transport;
+using links::word;
 using tutti::threads_transport;
 
 static_assert(tutti::mapped_transport<threads_transport> && tutti::mapped_transport<staging_transport>);
@@ -37,7 +37,7 @@ void all_reduce(Rank& me, const std::vector<T>& in, std::vector<T>& out, Op with
   const auto erased = tutti::erase_type<T>(with);
   me.run([&](auto link) {
     return tutti::algo::direct_all_reduce(link, me.shm_group(),
-                                          tutti::all_reduce_args{lanes::in(in), lanes::out(out), erased});
+                                          tutti::all_reduce_args{links::in(in), links::out(out), erased});
   });
 }
 
@@ -47,24 +47,24 @@ const std::vector<std::size_t> counts{0, 1, 3, 1000, 4097, 40000};
 TEST_CASE_TEMPLATE("direct: operands are taken in the order of the ranks, wherever they are", T, threads_transport,
                    staging_transport) {
   for (const int size : tutti_test::grid<int>({2, 3, 5, 8}, {2, 5}))
-    lanes::run<T>(size, [](auto& me) {
+    links::run<T>(size, [](auto& me) {
       for (const std::size_t count : counts) {
-        std::vector<word> v(count, lanes::letter(me.number())), apart(count);
+        std::vector<word> v(count, links::letter(me.number())), apart(count);
         const std::vector<word> in = v;
         all_reduce(me, v, v, append{});
         all_reduce(me, in, apart, append{});
         for (std::size_t i = 0; i < count; ++i)
-          expect(v[i] == lanes::spelled(0, me.size()) && apart[i] == v[i], "element", i);
-        expect(in == std::vector<word>(count, lanes::letter(me.number())), "the input was changed");
+          expect(v[i] == links::spelled(0, me.size()) && apart[i] == v[i], "element", i);
+        expect(in == std::vector<word>(count, links::letter(me.number())), "the input was changed");
 
-        std::vector<word> all(count * static_cast<std::size_t>(me.size()), lanes::letter(me.number()));
+        std::vector<word> all(count * static_cast<std::size_t>(me.size()), links::letter(me.number()));
         std::vector<word> mine(count);
         const auto with = tutti::erase_type<word>(append{});
         me.run([&](auto link) {
           return tutti::algo::direct_reduce_scatter(link, me.shm_group(),
-                                                    tutti::reduce_scatter_args{lanes::in(all), lanes::out(mine), with});
+                                                    tutti::reduce_scatter_args{links::in(all), links::out(mine), with});
         });
-        for (const word& w : mine) expect(w == lanes::spelled(0, me.size()), "another order in reduce_scatter");
+        for (const word& w : mine) expect(w == links::spelled(0, me.size()), "another order in reduce_scatter");
       }
     });
 }
@@ -108,16 +108,16 @@ TEST_CASE_TEMPLATE("direct: the bits depend on neither size nor placement", T, f
       reduce(in, out);
       for (const slice s : slices) {
         const auto begin = in.begin() + static_cast<std::ptrdiff_t>(s.from);
-        std::vector<T> piece(begin, begin + static_cast<std::ptrdiff_t>(s.count));
-        reduce(piece, piece);
+        std::vector<T> chunk(begin, begin + static_cast<std::ptrdiff_t>(s.count));
+        reduce(chunk, chunk);
         for (std::size_t i = 0; i < s.count; ++i)
-          expect(same_bits(piece[i], out[s.from + i]), "of the slice, element", i);
+          expect(same_bits(chunk[i], out[s.from + i]), "of the slice, element", i);
       }
       if (me.number() == 1 && kind == 0) whole = out;
     }
   };
-  lanes::run<threads_transport>(3, [&](auto& me) { check(me, mapped); });
-  lanes::run<staging_transport>(3, [&](auto& me) { check(me, staged); });
+  links::run<threads_transport>(3, [&](auto& me) { check(me, mapped); });
+  links::run<staging_transport>(3, [&](auto& me) { check(me, staged); });
   std::size_t differences = 0;
   for (std::size_t i = 0; i < count; ++i) differences += !same_bits(mapped[i], staged[i]);
   CHECK(differences == 0);
@@ -125,7 +125,7 @@ TEST_CASE_TEMPLATE("direct: the bits depend on neither size nor placement", T, f
 
 TEST_CASE("direct: a barrier lets nobody out before all have come") {
   std::atomic<int> came{0};
-  lanes::run(5, [&](auto& me) {
+  links::run(5, [&](auto& me) {
     for (int round = 1; round <= 200; ++round) {
       came.fetch_add(1);
       me.run([&](auto link) { return tutti::algo::direct_barrier(link, me.shm_group()); });
@@ -154,7 +154,7 @@ TEST_CASE("direct: an operation that fails takes its buffers back before it ends
   };
   const auto check = [](auto start) {
     shared s;
-    lanes::run(2, [&](auto& me) {
+    links::run(2, [&](auto& me) {
       auto v = std::make_unique<std::vector<float>>(200000, 1.0f);
       std::vector<float> out(100000);
       const auto with = tutti::erase_type<float>(watching{&s, me.number()});
@@ -179,7 +179,7 @@ TEST_CASE("direct: an operation that fails takes its buffers back before it ends
     check([](auto& me, std::vector<float>& v, std::vector<float>&, const tutti::reduction& with) {
       return me.start([&](auto link) {
         return tutti::algo::direct_all_reduce(link, me.shm_group(),
-                                              tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
+                                              tutti::all_reduce_args{links::in(v), links::out(v), with});
       });
     });
   }
@@ -187,7 +187,7 @@ TEST_CASE("direct: an operation that fails takes its buffers back before it ends
     check([](auto& me, std::vector<float>& v, std::vector<float>& out, const tutti::reduction& with) {
       return me.start([&](auto link) {
         return tutti::algo::direct_reduce_scatter(link, me.shm_group(),
-                                                  tutti::reduce_scatter_args{lanes::in(v), lanes::out(out), with});
+                                                  tutti::reduce_scatter_args{links::in(v), links::out(out), with});
       });
     });
   }
@@ -214,12 +214,12 @@ TEST_CASE("direct: an operation that fails does not wait for the dead") {
   };
   // As it is not dead, it still needs the buffer that rank 0 has been given back.
   std::vector<std::vector<float>> buffers(2, std::vector<float>(200000, 1.0f));
-  lanes::run<mortal_transport>(2, [&](auto& me) {
+  links::run<mortal_transport>(2, [&](auto& me) {
     std::vector<float>& v = buffers[static_cast<std::size_t>(me.number())];
     const auto with = tutti::erase_type<float>(dying{&at_work, &ended, me.number()});
     tutti::op running = me.start([&](auto link) {
       return tutti::algo::direct_all_reduce(link, me.shm_group(),
-                                            tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
+                                            tutti::all_reduce_args{links::in(v), links::out(v), with});
     });
     if (me.number() == 0) {
       std::thread watch{[&] {

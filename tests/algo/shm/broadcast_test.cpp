@@ -9,28 +9,28 @@
 
 #include <tutti/algo/shm/broadcast.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::shm_group;
 
-constexpr std::size_t beside = shm_group::cell_bytes, mapped_from = std::size_t{4} << 10,
-                      piece = tutti::algo::detail::copy_piece;
+constexpr std::size_t beside = shm_group::payload_bytes, mapped_from = std::size_t{4} << 10,
+                      chunk = tutti::algo::detail::copy_chunk;
 
 /// Messages around each border, one behind the other from every root, into odd places of buffers that are written again
 /// at once. `steps(bytes)` is what a broadcast may post.
 template <tutti::transport T, class Steps>
 void check_all(int size, Steps steps) {
-  lanes::run<T>(size, [&](auto& me) {
-    std::vector<std::uint8_t> memory(2 * piece + 200);
+  links::run<T>(size, [&](auto& me) {
+    std::vector<std::uint8_t> memory(2 * chunk + 200);
     std::uint8_t salt = 0;
     // As if the staging had been chosen: that takes meetings, too.
     (void)me.shm_group().choice_due(tutti::algo::retune_schedule::worth_choosing);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, beside, beside + 1, mapped_from - 1, mapped_from,
-                                    piece, piece + 1, 2 * piece + 77})
+                                    chunk, chunk + 1, 2 * chunk + 77})
       for (int root = 0; root < me.size(); ++root) {
         const std::span<std::uint8_t> data = std::span{memory}.subspan(1 + static_cast<std::size_t>(root), bytes);
         ++salt;
@@ -40,8 +40,8 @@ void check_all(int size, Steps steps) {
         std::fill(memory.begin(), memory.end(), std::uint8_t{0xee});
         if (me.number() == root) std::copy(wanted.begin(), wanted.end(), memory.begin());
         const std::uint64_t before = me.shm_group().step();
-        me.run([&](auto lane) {
-          return tutti::algo::direct_broadcast(lane, me.shm_group(),
+        me.run([&](auto link) {
+          return tutti::algo::direct_broadcast(link, me.shm_group(),
                                                tutti::broadcast_args{tutti::erase_type(data), root});
         });
         expect(memory == wanted, "from rank " + std::to_string(root) + ", bytes:", bytes);
@@ -50,10 +50,10 @@ void check_all(int size, Steps steps) {
   });
 }
 
-TEST_CASE("direct_broadcast: beside a step, in a slot, and in pieces, one meeting each") {
+TEST_CASE("direct_broadcast: beside a step, in a slot, and in chunks, one meeting each") {
   for (const int size : tutti_test::grid<int>({1, 2, 3, 5}, {3}))
-    check_all<lanes::staging_transport>(size,
-                                        [](std::size_t bytes) { return bytes == 0 ? 1 : (bytes + piece - 1) / piece; });
+    check_all<links::staging_transport>(size,
+                                        [](std::size_t bytes) { return bytes == 0 ? 1 : (bytes + chunk - 1) / chunk; });
 }
 
 /// As if every rank had a core of its own: a root may wait.

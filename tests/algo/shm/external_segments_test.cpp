@@ -16,15 +16,15 @@
 #include <tutti/algo/shm/external_segments.hpp>
 #include <tutti/core/reduction.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 
 /// Nobody maps what odd ranks have: what they thought would be read where it lies is not.
-class odd_staging_transport : public lanes::staging_transport {
+class odd_staging_transport : public links::staging_transport {
  public:
   using staging_transport::staging_transport;
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
@@ -37,7 +37,7 @@ class odd_staging_transport : public lanes::staging_transport {
 struct operand {
   std::vector<float> whole, buffer;
   std::vector<std::vector<float>> memory;
-  std::vector<tutti::displaced_part> parts;
+  std::vector<tutti::external_segment> parts;
   tutti::external_segments apart;
 
   operand(std::mt19937& random, std::size_t count, bool doubled) : whole(count) {
@@ -70,7 +70,7 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST_CASE("external_segments: everything comes to its place, and blocks of it to one piece, past the caches or not") {
+TEST_CASE("external_segments: everything comes to its place, and blocks of it to one chunk, past the caches or not") {
   std::mt19937 random(1);
   for (const std::size_t count : {std::size_t{1}, std::size_t{300}, std::size_t{50'000}, std::size_t{1'100'000}}) {
     CAPTURE(count);
@@ -100,19 +100,19 @@ TEST_CASE("external_segments: everything comes to its place, and blocks of it to
 }
 
 TEST_CASE_TEMPLATE("displaced_operand: an all_reduce gives the bits that it gives of whole operands, wherever it is", T,
-                   tutti::threads_transport, lanes::staging_transport, odd_staging_transport) {
+                   tutti::threads_transport, links::staging_transport, odd_staging_transport) {
   const bool mapped = std::is_same_v<T, tutti::threads_transport>;
   std::vector<std::size_t> counts{1024, 5000, 40'001};
   if (mapped) counts.push_back(1'100'000);
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<T>(size, [&](auto& me) {
+    links::run<T>(size, [&](auto& me) {
       std::mt19937 random(static_cast<unsigned>(17 + me.number()));
       for (const std::size_t count : counts)
         for (const bool doubled : {false, true}) {
           operand o(random, count, doubled);
           const auto memory = o.memory;
           const auto reduce = [&](std::vector<float>& in, tutti::external_segments apart) {
-            tutti::all_reduce_args a{lanes::in(in), lanes::out(in), tutti::erase_type<float>(tutti::mean_over(3))};
+            tutti::all_reduce_args a{links::in(in), links::out(in), tutti::erase_type<float>(tutti::mean_over(3))};
             a.apart = apart;
             if (!apart.empty()) tutti::algo::bring_for_others(a, me.number(), me.size());
             me.run([&](auto link) { return tutti::algo::direct_all_reduce(link, me.shm_group(), a); });

@@ -30,13 +30,13 @@ TEST_CASE("shm gather_scatter: blocks whose lengths the root alone knows") {
 
 TEST_CASE("shm gather_scatter: a block that is not as long as the root says ends it, on all ranks") {
   std::vector<tutti::errc> seen(3);
-  lanes::run(3, [&](auto& me) {
+  links::run(3, [&](auto& me) {
     const std::vector<std::size_t> lengths{1, 2, 3};
     std::vector<int> part(me.number() == 2 ? 2 : lengths[static_cast<std::size_t>(me.number())]), whole(6);
     const bool root = me.number() == 0;
     auto running = me.start([&](auto link) {
       return gather(link, me.shm_group(),
-                    tutti::gather_args{lanes::in(part), root ? lanes::out(whole) : tutti::buffer{},
+                    tutti::gather_args{links::in(part), root ? links::out(whole) : tutti::buffer{},
                                        root ? tutti::layout{lengths} : tutti::layout{}, 0});
     });
     auto code = tutti::nothrow(std::move(running)).wait().code;
@@ -54,7 +54,7 @@ TEST_CASE("shm gather_scatter: a block that is not as long as the root says ends
 template <class Call>
 void check_other_length(std::size_t own, std::size_t said, Call call) {
   constexpr std::size_t guard = 100000;
-  lanes::run(3, [&](auto& me) {
+  links::run(3, [&](auto& me) {
     const std::vector<std::size_t> lengths{own, own, said};
     const bool root = me.number() == 0;
     std::vector<int> part(own + guard), whole(2 * own + said + guard);  // with zeros behind
@@ -69,10 +69,10 @@ void check_other_length(std::size_t own, std::size_t said, Call call) {
              }))
                  .wait()
                  .code;
-    lanes::expect(code == tutti::errc::mismatch, "another end", static_cast<std::size_t>(code));
+    links::expect(code == tutti::errc::mismatch, "another end", static_cast<std::size_t>(code));
     for (std::size_t i = 0; i < guard; ++i) {
-      lanes::expect(part[own + i] == 0, "beyond a rank's array", i);
-      lanes::expect(whole[whole.size() - guard + i] == 0, "beyond the root's array", i);
+      links::expect(part[own + i] == 0, "beyond a rank's array", i);
+      links::expect(whole[whole.size() - guard + i] == 0, "beyond the root's array", i);
     }
   });
 }
@@ -85,13 +85,13 @@ TEST_CASE("shm gather_scatter: a long block of another length than the root says
       for (int round = 0; round < 10; ++round)
         check_other_length(own, said, [](auto link, auto& shm_group, auto mine, auto all, auto blocks, auto root) {
           return gather(link, shm_group,
-                        tutti::gather_args{lanes::in(mine), root ? lanes::out(all) : tutti::buffer{}, blocks, 0});
+                        tutti::gather_args{links::in(mine), root ? links::out(all) : tutti::buffer{}, blocks, 0});
         });
       for (int round = 0; round < 10; ++round)
         check_other_length(own, said, [](auto link, auto& shm_group, auto mine, auto all, auto blocks, auto root) {
           return scatter(
               link, shm_group,
-              tutti::scatter_args{root ? lanes::in(all) : tutti::const_buffer{}, lanes::out(mine), blocks, 0});
+              tutti::scatter_args{root ? links::in(all) : tutti::const_buffer{}, links::out(mine), blocks, 0});
         });
     }
 }

@@ -7,7 +7,7 @@
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 
-namespace lanes {
+namespace links {
 
 inline constexpr int not_at_once = -1;
 
@@ -21,17 +21,17 @@ template <class Rank, class Args>
 tutti::algo::progress call(Rank& me, const Args& a, int spin_limit) {
   using tutti::algo::progress;
   progress so_far = progress::nothing;
-  me.run([&](auto lane) {
+  me.run([&](auto link) {
     tutti::algo::shm_group& b = me.shm_group();
-    if (spin_limit != not_at_once && tutti::algo::may_begin(lane.link(), b, a, me.number(), me.size()) &&
+    if (spin_limit != not_at_once && tutti::algo::may_begin(link.link(), b, a, me.number(), me.size()) &&
         b.is_clear(spin_limit))
-      so_far = tutti::algo::begin(lane, b, a, spin_limit);
-    if (so_far == progress::all) return ended(lane);
+      so_far = tutti::algo::begin(link, b, a, spin_limit);
+    if (so_far == progress::all) return ended(link);
     if constexpr (std::same_as<Args, tutti::all_reduce_args>)
-      if (!tutti::algo::is_small(a, me.size())) return tutti::algo::direct_all_reduce(lane, b, a, so_far);
-    return tutti::algo::direct_small(lane, b, a, so_far);
+      if (!tutti::algo::is_small(a, me.size())) return tutti::algo::direct_all_reduce(link, b, a, so_far);
+    return tutti::algo::direct_small(link, b, a, so_far);
   });
   return so_far;
 }
 
-}  // namespace lanes
+}  // namespace links

@@ -9,7 +9,7 @@
 #include <tutti/algo/message/coalesced.hpp>
 #include <tutti/algo/shm/mapped_list.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -17,8 +17,8 @@ using tutti::algo::shm_group;
 using namespace tutti::algo::detail;
 using places = std::vector<list_place>;
 
-tutti::all_reduce_coalesced_args sum_of(const std::vector<std::span<int>>& pieces, std::size_t count) {
-  return {{pieces.data(), pieces.size(), count, sizeof(int), tutti::dtype::i32,
+tutti::all_reduce_coalesced_args sum_of(const std::vector<std::span<int>>& chunks, std::size_t count) {
+  return {{chunks.data(), chunks.size(), count, sizeof(int), tutti::dtype::i32,
            [](const void* items, std::size_t i) noexcept {
              return std::as_writable_bytes(static_cast<const std::span<int>*>(items)[i]);
            }},
@@ -40,15 +40,15 @@ tutti::routine meet(tutti::group_link<T> l, shm_group& b, tutti::all_reduce_coal
   const std::uint64_t step = m.next();
   std::byte* const slot = co_await m.free_slot();
   out.told = tell_places(m, a.data, slot);
-  if (out.told != shm_group::nowhere) out.told = lie(slot, out.told);
-  m.post({out.told, shm_group::nowhere});
-  co_await m.everyone(step);
+  if (out.told != shm_group::no_offset) out.told = lie(slot, out.told);
+  m.post({out.told, shm_group::no_offset});
+  co_await m.wait_all(step);
   list_cursor cursors[2];
   const std::size_t half = a.data.count / 2, begin = m.rank() == 0 ? 0 : half;
   out.how = fold_mapped_lists(m, b, step, begin, m.rank() == 0 ? half : a.data.count - half, sizeof(int), a.op, cursors,
                               out.rank);
   const std::uint64_t end = m.post();
-  co_await m.everyone(end);
+  co_await m.wait_all(end);
 }
 
 constexpr std::size_t count = 20001;
@@ -57,23 +57,23 @@ constexpr std::size_t count = 20001;
 template <class Lie>
 result found(Lie lie, std::size_t summed) {
   result first;
-  lanes::run<lanes::staging_transport>(2, [&](auto& me) {
-    const std::size_t cut = me.number() == 0 ? 7 : 11000;  // other pieces on each rank
+  links::run<links::staging_transport>(2, [&](auto& me) {
+    const std::size_t cut = me.number() == 0 ? 7 : 11000;  // other chunks on each rank
     auto* data = reinterpret_cast<int*>(me.link().allocate(count * sizeof(int)));
     const std::span all{data, count};
     for (std::size_t i = 0; i < count; ++i) all[i] = static_cast<int>(i) * (me.number() + 1);
-    const std::vector<std::span<int>> pieces{all.first(cut), {}, all.subspan(cut)};
+    const std::vector<std::span<int>> chunks{all.first(cut), {}, all.subspan(cut)};
     result r;
     me.run([&](auto link) {
       return meet(
-          link, me.shm_group(), sum_of(pieces, count),
+          link, me.shm_group(), sum_of(chunks, count),
           [&](std::byte* slot, std::uint64_t told) { return me.number() == 0 ? told : lie(slot, told); }, r);
     });
-    lanes::expect(me.number() != 0 || r.told == 2, "empty pieces are not told of", r.told);
+    links::expect(me.number() != 0 || r.told == 2, "empty chunks are not told of", r.told);
     if (me.number() == 0) first = r;
     std::size_t done = 0;
     while (done < count && all[done] == static_cast<int>(done) * 3) ++done;
-    if (me.number() == 0) lanes::expect(done == summed, "summed", done);
+    if (me.number() == 0) links::expect(done == summed, "summed", done);
   });
   return first;
 }
@@ -102,35 +102,35 @@ TEST_CASE("mapped_list: places that are not those of such a list are foreign, an
   CHECK(is_foreign(found([](std::byte*, std::uint64_t) { return shm_group::slot_bytes / sizeof(list_place) + 1; }, 1)));
   CHECK(is_foreign(found(changed([](places& p) { p.clear(); }), 1)));
   CHECK(is_foreign(found(changed([](places& p) { p[0].bytes = 0; }), 1)));
-  CHECK(is_foreign(found(changed([](places& p) { p[0].where = shm_group::nowhere; }), 1)));
+  CHECK(is_foreign(found(changed([](places& p) { p[0].where = shm_group::no_offset; }), 1)));
   CHECK(is_foreign(found(changed([](places& p) { p.resize(1), p[0].bytes = 400; }), 100)));  // and then no more
 }
 
 TEST_CASE("mapped_list: a list that cannot be mapped, or is longer than a slot tells, is not told of") {
-  lanes::run<lanes::staging_transport>(1, [](auto& me) {
+  links::run<links::staging_transport>(1, [](auto& me) {
     constexpr std::size_t most = shm_group::slot_bytes / sizeof(list_place);
     auto* data = reinterpret_cast<int*>(me.link().allocate((most + 1) * sizeof(int)));
     std::vector<int> elsewhere(1);
-    std::vector<std::span<int>> pieces;
+    std::vector<std::span<int>> chunks;
     const auto told = [&] {
       result r;
       me.run([&](auto link) {
-        return [](auto lane, shm_group& b, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
-          tutti::algo::detail::shm_turn turn{lane, b};
+        return [](auto l, shm_group& b, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
+          tutti::algo::detail::shm_turn turn{l, b};
           const shm_call m = co_await turn.enter();
           m.begin(a);
           out.told = tell_places(m, a.data, co_await m.free_slot());
-        }(link, me.shm_group(), sum_of(pieces, pieces.size()), r);
+        }(link, me.shm_group(), sum_of(chunks, chunks.size()), r);
       });
       return r.told;
     };
-    lanes::expect(told() == 0, "of nothing");
-    for (std::size_t i = 0; i < most; ++i) pieces.push_back({data + i, 1});
-    lanes::expect(told() == most, "as many as a slot tells", told());
-    pieces.push_back({data + most, 1});
-    lanes::expect(told() == shm_group::nowhere, "one more");
-    pieces = {{data, 1}, elsewhere};
-    lanes::expect(told() == shm_group::nowhere, "elsewhere");
+    links::expect(told() == 0, "of nothing");
+    for (std::size_t i = 0; i < most; ++i) chunks.push_back({data + i, 1});
+    links::expect(told() == most, "as many as a slot tells", told());
+    chunks.push_back({data + most, 1});
+    links::expect(told() == shm_group::no_offset, "one more");
+    chunks = {{data, 1}, elsewhere};
+    links::expect(told() == shm_group::no_offset, "elsewhere");
   });
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("slot_parts: no more room than blocks need, in whole lines") {
     CHECK(make(4, 1000).bytes() == 1024);
     CHECK(make(4, 0).bytes() == 64);
     CHECK(make(4, shm_group::slot_bytes).bytes() == shm_group::slot_bytes / 4);
-    CHECK(make(4, 1000).most() == shm_group::slot_bytes / 4);  // a loop over pieces ends
+    CHECK(make(4, 1000).most() == shm_group::slot_bytes / 4);  // a loop over chunks ends
     CHECK(make(2, shm_group::slot_bytes).bytes() == shm_group::half_bytes);
   }
   CHECK(known(4, 1000).total() == 3072);

@@ -79,7 +79,7 @@ class block {
 
   void wait_all() { wait(all_, threads_); }
   template <class T>
-  T from_lane(T mine, unsigned below) {
+  T from_link(T mine, unsigned below) {
     static_assert(sizeof(T) == 8);
     warp& w = warps_[threadIdx.x / 32];
     const unsigned place = threadIdx.x % 32;
@@ -152,7 +152,7 @@ class block {
 inline void __syncthreads() { fake_nvcc::block::running->wait_all(); }
 template <class T>
 T __shfl_down_sync(unsigned, T mine, unsigned below) {
-  return fake_nvcc::block::running->from_lane(mine, below);
+  return fake_nvcc::block::running->from_link(mine, below);
 }
 
 inline cudaError_t cudaGetDevice(int* device) {

@@ -156,7 +156,7 @@ TEST_CASE("sim: roots that differ are noticed, also where nobody waits for anoth
     });
 }
 
-// Beyond a whole number of pieces one rank has more, which no other waits for.
+// Beyond a whole number of chunks one rank has more, which no other waits for.
 TEST_CASE("sim: messages that nobody has waited for are noticed") {
   using sized = std::function<void(world_type&, std::vector<long>&)>;
   const std::vector<std::pair<const char*, sized>> all{

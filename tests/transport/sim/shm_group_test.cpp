@@ -109,20 +109,20 @@ TEST_CASE("sim: no collective overwrites a slot of the board that is still read"
 /// Rounds in which one rank gives and the others take, so that the giver has nobody to wait for but by the rule. With
 /// `takes_turns` every rank gives in turn. Without `rule` a giver writes at once.
 template <class Lane>
-routine give(Lane lane, shm_group& b, bool takes_turns, bool rule, int& wrong) {
-  shm_group::ticket turn{b, lane.link()};
+routine give(Lane link, shm_group& b, bool takes_turns, bool rule, int& wrong) {
+  shm_group::ticket turn{b, link.link()};
   co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
+  if (!b.is_open()) co_await b.open(link);
   for (int round = 0; round < 12; ++round) {
-    const int giver = takes_turns ? round / 3 % lane.size() : 0;
+    const int giver = takes_turns ? round / 3 % link.size() : 0;
     const std::uint64_t step = b.step() + 1;
-    if (lane.rank() == giver) {
-      if (rule) co_await shm_group::reached(b, lane.link(), 0, lane.size(), step - 1);
+    if (link.rank() == giver) {
+      if (rule) co_await shm_group::posted_by(b, link.link(), 0, link.size(), step - 1);
       std::memcpy(b.slot(giver, step), &step, sizeof step);
-      b.post(lane.link());
+      b.post(link.link());
     } else {
-      b.post(lane.link());
-      co_await shm_group::reached(b, lane.link(), giver, giver + 1, step);
+      b.post(link.link());
+      co_await shm_group::posted_by(b, link.link(), giver, giver + 1, step);
       std::uint64_t got = 0;
       std::memcpy(&got, b.slot(giver, step), sizeof got);
       wrong += got != step;

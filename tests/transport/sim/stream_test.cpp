@@ -64,8 +64,8 @@ report transfer(std::uint64_t seed, std::size_t bytes, std::uint64_t rough) {
   return r;
 }
 
-TEST_CASE("sim_stream: all bytes arrive in order, whatever the pieces") {
-  std::set<std::size_t> pieces;
+TEST_CASE("sim_stream: all bytes arrive in order, whatever the chunks") {
+  std::set<std::size_t> chunks;
   std::size_t late = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed)
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{5000}}) {
@@ -73,13 +73,13 @@ TEST_CASE("sim_stream: all bytes arrive in order, whatever the pieces") {
       CHECK(r.done);
       CHECK(r.whole);
       CHECK(r.missed == 0);
-      pieces.insert(r.writes.begin(), r.writes.end());
-      pieces.insert(r.reads.begin(), r.reads.end());
+      chunks.insert(r.writes.begin(), r.writes.end());
+      chunks.insert(r.reads.begin(), r.reads.end());
       late += r.steps > 3;
     }
-  CHECK(pieces.contains(1));
-  CHECK(pieces.contains(5000));
-  CHECK(pieces.size() > 50);
+  CHECK(chunks.contains(1));
+  CHECK(chunks.contains(5000));
+  CHECK(chunks.size() > 50);
   CHECK(late > 100);
 }
 

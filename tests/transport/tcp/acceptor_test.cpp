@@ -29,11 +29,11 @@ tutti::wire::secret secret_of(int byte) {
 /// What becomes of a dial by `who` as rank 1 of 4 to rank 0, and the rank that the hall lets in, if any.
 std::pair<state, int> visit(hall& h, const tcp_job& who, std::uint32_t target = 0, int world = 4, int rank = 1) {
   tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target), tutti::after(5s)};
-  int let_in = -1;
+  int accept_some = -1;
   const state end = strangers::finish(d, [&] {
-    if (auto g = h.look()) let_in = g->rank;
+    if (auto g = h.look()) accept_some = g->rank;
   });
-  return {end, let_in};
+  return {end, accept_some};
 }
 
 TEST_CASE("a peer is let in, with a secret and without") {
@@ -51,10 +51,10 @@ TEST_CASE("whoever does not belong is refused, and told as much as he may know")
   const auto refused = [](hall& h, const tcp_job& who, std::uint32_t target = 0, int world = 4, int rank = 1) {
     tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target),
                           tutti::after(5s)};
-    bool let_in = false;
-    const state end = strangers::finish(d, [&] { let_in = let_in || h.look(); });
+    bool accept_some = false;
+    const state end = strangers::finish(d, [&] { accept_some = accept_some || h.look(); });
     CHECK(end == state::refused);
-    CHECK_FALSE(let_in);
+    CHECK_FALSE(accept_some);
     CHECK(h.places.waiting() == 0);
     return d.handshake().why();
   };
@@ -164,9 +164,9 @@ TEST_CASE("a flood from a peer's own address drives out no peer that has shown t
   client.receive(strangers::hear(peer, client.wanted()));
   SUBCASE("none without it") {
     CHECK(strangers::say(peer, client.output()));
-    const auto guest = h.guest();
-    REQUIRE(guest);
-    CHECK(guest->rank == 1);
+    const auto found = h.peer();
+    REQUIRE(found);
+    CHECK(found->rank == 1);
   }
   SUBCASE("of those that have it the oldest goes") {
     flood.clear();
@@ -187,21 +187,21 @@ TEST_CASE("what was said once does not open the door again") {
   const std::vector<std::byte> claim(client.output().begin(), client.output().end());
   REQUIRE(claim.size() > 100);
   CHECK(strangers::say(good, claim));
-  const auto guest = h.guest();
-  REQUIRE(guest);
-  CHECK(guest->rank == 1);
+  const auto found = h.peer();
+  REQUIRE(found);
+  CHECK(found->rank == 1);
   // The same words to another challenge.
   const auto replay = strangers::connect(h.listener.endpoint());
   (void)h.look();
   CHECK(strangers::say(replay, claim));
-  CHECK_FALSE(h.guest(50ms));
+  CHECK_FALSE(h.peer(50ms));
   CHECK(strangers::is_closed(replay));
   // Its own words sent back to it.
   const auto mirror = strangers::connect(h.listener.endpoint());
   (void)h.look();
   const auto hello = strangers::hear(mirror, 48);
   CHECK(strangers::say(mirror, hello));
-  CHECK_FALSE(h.guest(50ms));
+  CHECK_FALSE(h.peer(50ms));
 }
 
 TEST_CASE("a rank's own proof, carried back to it by a man in the middle, does not open its door") {
@@ -214,7 +214,7 @@ TEST_CASE("a rank's own proof, carried back to it by a man in the middle, does n
   tutti::wire::client_handshake fooled{job.terms(0, 4, 1)};
   fooled.receive(strangers::hear(middle, fooled.wanted()));
   CHECK(strangers::say(middle, fooled.output()));
-  CHECK_FALSE(h.guest(50ms));
+  CHECK_FALSE(h.peer(50ms));
   CHECK(strangers::is_closed(middle));
 }
 

@@ -65,17 +65,17 @@ TEST_CASE("whoever speaks another protocol is not believed") {
 TEST_CASE("the connection is the peer's when the greeting is over, byte for byte") {
   strangers::hall h{job, 0, 2};
   tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
-  std::optional<tutti::detail::tcp_acceptor::guest> guest;
+  std::optional<tutti::detail::tcp_acceptor::peer> peer;
   CHECK(strangers::finish(d, [&] {
-          if (!guest) guest = h.look();
-          if (guest && guest->connection) CHECK(strangers::say(guest->connection, ""));
+          if (!peer) peer = h.look();
+          if (peer && peer->connection) CHECK(strangers::say(peer->connection, ""));
         }) == state::ready);
-  REQUIRE(guest);
-  CHECK(strangers::say(guest->connection, "first words"));
+  REQUIRE(peer);
+  CHECK(strangers::say(peer->connection, "first words"));
   const auto mine = d.release();
   CHECK(strangers::hear(mine, 11) == drive::bytes_of("first words"));
   CHECK(strangers::say(mine, "answer"));
-  CHECK(strangers::hear(guest->connection, 6) == drive::bytes_of("answer"));
+  CHECK(strangers::hear(peer->connection, 6) == drive::bytes_of("answer"));
 }
 
 }  // namespace

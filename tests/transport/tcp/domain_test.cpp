@@ -64,12 +64,12 @@ TEST_CASE("of several connections each carries its stripes, and one that breaks 
   against w{2};
   w.meet();
   const auto payload = drive::pattern(3 * stripe, 5);
-  const auto piece = message(7, payload);
-  const auto whole = std::span{piece}.subspan(tutti::detail::piece::encoded_bytes);
+  const auto segment_header = message(7, payload);
+  const auto whole = std::span{segment_header}.subspan(tutti::detail::segment_header::encoded_bytes);
   std::vector<std::byte> in(payload.size());
   const auto f = w.d.recv(1, 7, in);
   const auto part = [&](std::size_t from, std::size_t to, int next) {
-    return piece_of(whole.subspan(from, to - from), next);
+    return chunk_size(whole.subspan(from, to - from), next);
   };
   // The second connection is early, which changes nothing.
   CHECK(strangers::say(w.rails[2], part(stripe, 2 * stripe, 0)));
@@ -123,15 +123,15 @@ TEST_CASE("bytes that are no frames break the protocol") {
   std::byte in{};
   const auto f = w.d.recv(1, 7, {&in, 1});
   SUBCASE("nonsense") { CHECK(strangers::say(w.stream, drive::pattern(64, 3))); }
-  SUBCASE("too long") { CHECK(strangers::say(w.stream, piece_of({frame::kind::eager, 9, frame::most_bytes}))); }
+  SUBCASE("too long") { CHECK(strangers::say(w.stream, chunk_size({frame::kind::eager, 9, frame::most_bytes}))); }
   SUBCASE("large, but nobody was ready for it") {
-    CHECK(strangers::say(w.stream, piece_of({frame::kind::data, 9, 1 << 20})));
+    CHECK(strangers::say(w.stream, chunk_size({frame::kind::data, 9, 1 << 20})));
   }
-  SUBCASE("no frame") { CHECK(strangers::say(w.stream, piece_of(drive::pattern(64, 3)))); }
-  SUBCASE("a piece without end") {
-    CHECK(strangers::say(w.stream, tutti::detail::piece{~std::uint32_t{0}, 0}.encode()));
+  SUBCASE("no frame") { CHECK(strangers::say(w.stream, chunk_size(drive::pattern(64, 3)))); }
+  SUBCASE("a segment_header without end") {
+    CHECK(strangers::say(w.stream, tutti::detail::segment_header{~std::uint32_t{0}, 0}.encode()));
   }
-  SUBCASE("a rail that is none") { CHECK(strangers::say(w.stream, tutti::detail::piece{16, 1}.encode())); }
+  SUBCASE("a rail that is none") { CHECK(strangers::say(w.stream, tutti::detail::segment_header{16, 1}.encode())); }
   SUBCASE("a notice in the stream") {
     CHECK(strangers::say(w.stream, control_message{control_message::kind::waiting, {}}.encode()));
   }
@@ -196,7 +196,7 @@ TEST_CASE("leaving says goodbye in both directions, after everything that was se
   }
   const auto all = strangers::hear(w.stream, head_bytes + 1000 + head_bytes + 1);
   auto expected = message(9, out);
-  const auto bye = piece_of({frame::kind::bye, 0, 0});
+  const auto bye = chunk_size({frame::kind::bye, 0, 0});
   expected.insert(expected.end(), bye.begin(), bye.end());
   CHECK(all == expected);
   const auto notice = strangers::hear(w.control, 17);
@@ -211,13 +211,13 @@ TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected fr
   w.meet();
   const auto last = drive::pattern(4, 1);
   CHECK(strangers::say(w.stream, message(7, last)));
-  SUBCASE("in the stream") { CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0}))); }
+  SUBCASE("in the stream") { CHECK(strangers::say(w.stream, chunk_size({frame::kind::bye, 0, 0}))); }
   SUBCASE("beside it") {
     CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
     w.stream.reset();
   }
   SUBCASE("both, and is gone") {
-    CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0})));
+    CHECK(strangers::say(w.stream, chunk_size({frame::kind::bye, 0, 0})));
     CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
     w.control.reset();
     w.stream.reset();
@@ -309,7 +309,7 @@ TEST_CASE("a rank that only waits is connected too, and so is one that is only c
   std::unique_ptr<drive::flight> f;
   SUBCASE("waits") { f = w.d.recv(1, 7, {&in, 1}); }
   SUBCASE("is called") { w.stream = w.dial(w.p.jobs[1]); }
-  std::optional<tutti::detail::tcp_acceptor::guest> g;
+  std::optional<tutti::detail::tcp_acceptor::peer> g;
   CHECK(w.until([&] { return (g = w.other.look()).has_value(); }));
   {
     const auto guard = w.d.lock();

@@ -16,8 +16,8 @@
 namespace {
 
 using tutti::detail::control_message;
-using tutti::detail::piece;
 using tutti::detail::receive_buffer;
+using tutti::detail::segment_header;
 using head = receive_buffer::head;
 
 /// A connection at whose other end an inflow reads.
@@ -45,9 +45,10 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
     source s;
     const auto body = drive::pattern(300, 1);
     std::vector<std::byte> all(waiting.begin(), waiting.end());
-    const auto first = piece{.bytes = 300, .next = 1, .padded = true}.encode(), empty = piece{0, 2}.encode();
+    const auto first = segment_header{.bytes = 300, .next = 1, .padded = true}.encode(),
+               empty = segment_header{0, 2}.encode();
     all.insert(all.end(), first.begin(), first.end());
-    all.insert(all.end(), piece::padding_bytes, std::byte{0x70});
+    all.insert(all.end(), segment_header::padding_bytes, std::byte{0x70});
     all.insert(all.end(), body.begin(), body.end());
     all.insert(all.end(), empty.begin(), empty.end());
     all.insert(all.end(), waiting.begin(), waiting.end());
@@ -62,8 +63,8 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
           REQUIRE(n);
           CHECK(n->why.detail == 9);
           ++notices;
-        } else if (h == head::piece) {
-          const auto p = s.in.take_piece();
+        } else if (h == head::segment) {
+          const auto p = s.in.take_segment_header();
           REQUIRE(p);
           CHECK(s.in.left() == p->bytes);
           CHECK(p->next == ++pieces);
@@ -84,17 +85,17 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
   }
 }
 
-TEST_CASE("a long piece goes straight to where it belongs, and what is behind it is not lost") {
+TEST_CASE("a long segment goes straight to where it belongs, and what is behind it is not lost") {
   source s;
   const auto body = drive::pattern(50000, 2);
-  s.say(piece{50000, 0}.encode());
+  s.say(segment_header{50000, 0}.encode());
   s.say(body);
   s.say(waiting);
   std::vector<std::byte> in(60000);
   CHECK(s.fetch().bytes == receive_buffer::ahead_bytes);
-  REQUIRE(s.in.take_piece());
+  REQUIRE(s.in.take_segment_header());
   std::size_t got = s.in.take(in);
-  CHECK(got == receive_buffer::ahead_bytes - piece::encoded_bytes);
+  CHECK(got == receive_buffer::ahead_bytes - segment_header::encoded_bytes);
   const auto r = s.fetch(std::span{in}.subspan(got));
   CHECK(r.direct == 50000 - got);
   CHECK(r.bytes == 50000 - got + waiting.size());
@@ -122,10 +123,10 @@ TEST_CASE("an end between two records is another than one within") {
     (void)s.fetch();
     CHECK(s.in.end() == receive_buffer::ending::cut);
   }
-  SUBCASE("in a piece") {
-    s.say(piece{10, 0}.encode());
+  SUBCASE("in a segment_header") {
+    s.say(segment_header{10, 0}.encode());
     (void)s.fetch();
-    REQUIRE(s.in.take_piece());
+    REQUIRE(s.in.take_segment_header());
     s.far.reset();
     (void)s.fetch();
     CHECK(s.in.end() == receive_buffer::ending::cut);
@@ -134,13 +135,13 @@ TEST_CASE("an end between two records is another than one within") {
 
 TEST_CASE("a segment where control messages are expected spoils, and so does the reverse") {
   source s, t;
-  s.say(piece{3, 0}.encode());
+  s.say(segment_header{3, 0}.encode());
   (void)s.fetch();
   CHECK_FALSE(s.in.take_notice());
   CHECK(s.in.end() == receive_buffer::ending::spoilt);
   t.say(waiting);
   (void)t.fetch();
-  CHECK_FALSE(t.in.take_piece());
+  CHECK_FALSE(t.in.take_segment_header());
   CHECK(t.in.end() == receive_buffer::ending::spoilt);
 }
 

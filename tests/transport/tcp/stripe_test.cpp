@@ -11,14 +11,14 @@ using tutti::detail::stripe_cursor;
 TEST_CASE("stripe: a stripe to each connection in turn, in whatever pieces it is counted") {
   constexpr std::size_t all = 7 * stripe_cursor::stripe_bytes + 5;
   for (const int connections : {2, 3, 16})
-    for (const std::size_t piece : {std::size_t{1000}, stripe_cursor::stripe_bytes, all}) {
+    for (const std::size_t segment_header : {std::size_t{1000}, stripe_cursor::stripe_bytes, all}) {
       stripe_cursor at{connections};
       std::vector<std::size_t> carried(static_cast<std::size_t>(connections));
       std::size_t wrong = 0, moved = 0;
       while (moved < all) {
         wrong += at.connection() != static_cast<int>(moved / stripe_cursor::stripe_bytes) % connections;
         wrong += at.left() != stripe_cursor::stripe_bytes - moved % stripe_cursor::stripe_bytes;
-        const std::size_t now = std::min({piece, at.left(), all - moved});
+        const std::size_t now = std::min({segment_header, at.left(), all - moved});
         carried[static_cast<std::size_t>(at.connection())] += now;
         moved += now;
         wrong += at.advance(now) != (moved % stripe_cursor::stripe_bytes == 0);

@@ -36,8 +36,8 @@ class over_machines {
         memory_(memory),
         a_(a),
         // A node leader acts for all ranks if the message is short, or if the nodes have different numbers of ranks.
-        one_speaks_(!memory.map.even || a.out.bytes() < worth_mapping),
-        segment_(whole_elements(step_bytes * memory.map.lowest.size() * (one_speaks_ ? 1 : memory.map.here.size()),
+        one_leader_(!memory.map.even || a.out.bytes() < worth_mapping),
+        segment_(whole_elements(step_bytes * memory.map.leaders.size() * (one_leader_ ? 1 : memory.map.here.size()),
                                 a.out.element_bytes)) {
     sum_ = a.op.partial();
   }
@@ -50,7 +50,7 @@ class over_machines {
   /// it all.
   routine up(std::size_t i) {
     const part p = part_of(i);
-    if (!one_speaks_) {
+    if (!one_leader_) {
       co_await direct_reduce_scatter_v<T>(here_, memory_.up.place, {p.in, p.mine, blocks_of(p, memory_.up), sum_});
     } else if (here_.size() > 1) {
       const buffer out = here_.rank() == 0 ? p.out : buffer{};
@@ -62,7 +62,7 @@ class over_machines {
 
   /// Reduces this rank's share of chunk i with those of the other nodes. Two chunks may be in flight at a time.
   routine across(std::size_t i) {
-    if (one_speaks_ && here_.rank() != 0) co_return;
+    if (one_leader_ && here_.rank() != 0) co_return;
     const node_map& map = memory_.map;
     const buffer mine = part_of(i).mine;
     all_reduce_args sum = a_;
@@ -70,8 +70,8 @@ class over_machines {
     sum.out = mine;
     sum.op = sum_;
     const std::uint64_t first_step = (1 + i % 2) << 20;
-    const problem s = between(map.machines, mine.bytes(), mine.element_bytes);
-    const sublink others = one_speaks_ ? sublink(link_, map.lowest, map.machine_of(link_.rank()), first_step)
+    const problem s = between(map.nodes, mine.bytes(), mine.element_bytes);
+    const sublink others = one_leader_ ? sublink(link_, map.leaders, map.node_of(link_.rank()), first_step)
                                        : sublink(link_, map.elsewhere, map.across, first_step);
     co_await run_messages(others, sum, select<all_reduce_args>(s));
     if (a_.op.finish) a_.op.finish(mine.data, mine.count, link_.size(), a_.op.context.data());
@@ -81,7 +81,7 @@ class over_machines {
   routine down(std::size_t i) {
     if (here_.size() == 1) co_return;
     const part p = part_of(i);
-    if (one_speaks_)
+    if (one_leader_)
       co_await direct_broadcast<T>(here_, memory_.down.place, {p.out});
     else
       co_await direct_all_gather_v<T>(here_, memory_.down.place, {as_const(p.mine), p.out, blocks_of(p, memory_.down)});
@@ -89,7 +89,7 @@ class over_machines {
 
  private:
   /// Bytes of a chunk that a rank sends to each other node, at least: two chunks of a message.
-  static constexpr std::size_t step_bytes = 2 * piece_bytes;
+  static constexpr std::size_t step_bytes = 2 * chunk_bytes;
 
   struct part {
     const_buffer in;
@@ -97,13 +97,13 @@ class over_machines {
     blocks cut;
   };
   [[nodiscard]] part part_of(std::size_t i) const noexcept {
-    const std::size_t begin = i * segment_, count = piece_of(a_.out.count, begin, segment_),
+    const std::size_t begin = i * segment_, count = chunk_size(a_.out.count, begin, segment_),
                       size = a_.out.element_bytes;
     part p{a_.in, a_.out, a_.out, {count, memory_.map.here.size()}};
     p.in.data = at(a_.in.data, begin * size);
     p.out.data = p.mine.data = at(a_.out.data, begin * size);
     p.in.count = p.out.count = p.mine.count = count;
-    if (!one_speaks_) {
+    if (!one_leader_) {
       const auto place = static_cast<std::size_t>(memory_.map.place);
       p.mine.data = at(p.out.data, p.cut.begin(place) * size);
       p.mine.count = p.cut.size(place);
@@ -120,7 +120,7 @@ class over_machines {
   node_group& memory_;
   all_reduce_args a_;
   reduction sum_;
-  bool one_speaks_;
+  bool one_leader_;
   std::size_t segment_;  // in elements
 };
 

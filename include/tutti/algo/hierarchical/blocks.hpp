@@ -36,26 +36,22 @@ class block_exchange {
       : link_(link),
         side_(memory.up),
         map_(memory.map),
-        machine_(map_.machine_of(link.rank())),
+        node_(map_.node_of(link.rank())),
         count_(count),
         element_(element_bytes),
         segment_(whole_elements(segment_bytes, element_bytes)),
-        per_machine_(std::max<std::size_t>(1, (count + segment_ - 1) / segment_)) {}
+        per_node_(std::max<std::size_t>(1, (count + segment_ - 1) / segment_)) {}
 
-  [[nodiscard]] std::size_t steps() const noexcept {
-    return static_cast<std::size_t>(map_.machines - 1) * per_machine_;
-  }
-  [[nodiscard]] int machine() const noexcept { return machine_; }
+  [[nodiscard]] std::size_t steps() const noexcept { return static_cast<std::size_t>(map_.nodes - 1) * per_node_; }
+  [[nodiscard]] int node() const noexcept { return node_; }
   /// Returns true in the first steps, in which the node's own blocks are processed, too, chunk by chunk.
-  [[nodiscard]] bool at_home(std::size_t i) const noexcept { return i < per_machine_; }
-  [[nodiscard]] int target(std::size_t i) const noexcept { return (machine_ + distance(i)) % map_.machines; }
-  [[nodiscard]] int source(std::size_t i) const noexcept {
-    return (machine_ + map_.machines - distance(i)) % map_.machines;
-  }
+  [[nodiscard]] bool at_home(std::size_t i) const noexcept { return i < per_node_; }
+  [[nodiscard]] int target(std::size_t i) const noexcept { return (node_ + distance(i)) % map_.nodes; }
+  [[nodiscard]] int source(std::size_t i) const noexcept { return (node_ + map_.nodes - distance(i)) % map_.nodes; }
   /// Returns the rank from which step i receives.
   [[nodiscard]] int from(std::size_t i) const noexcept { return map_.rank_at(source(i), map_.place); }
   /// Returns the elements of the chunk of step i.
-  [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return piece_of(count_, begin(i), segment_); }
+  [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return chunk_size(count_, begin(i), segment_); }
   /// Returns the bytes of a block before the chunk of step i.
   [[nodiscard]] std::size_t offset(std::size_t i) const noexcept { return begin(i) * element_; }
   [[nodiscard]] std::size_t most_bytes() const noexcept { return (std::min)(segment_, count_) * element_; }
@@ -73,9 +69,9 @@ class block_exchange {
     layout blocks;
     std::size_t first;
   };
-  [[nodiscard]] part cut(int machine, std::size_t i) noexcept {
+  [[nodiscard]] part cut(int node, std::size_t i) noexcept {
     const auto rank_at = [&](std::size_t place) {
-      return static_cast<std::size_t>(map_.rank_at(machine, static_cast<int>(place)));
+      return static_cast<std::size_t>(map_.rank_at(node, static_cast<int>(place)));
     };
     bool adjacent = size(i) == count_;
     for (std::size_t p = 0; p < side_.counts.size(); ++p) {
@@ -88,15 +84,15 @@ class block_exchange {
   }
 
  private:
-  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept { return i % per_machine_ * segment_; }
-  [[nodiscard]] int distance(std::size_t i) const noexcept { return 1 + static_cast<int>(i / per_machine_); }
-  [[nodiscard]] std::uint64_t tag(std::size_t i) const noexcept { return between_steps + i % per_machine_; }
+  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept { return i % per_node_ * segment_; }
+  [[nodiscard]] int distance(std::size_t i) const noexcept { return 1 + static_cast<int>(i / per_node_); }
+  [[nodiscard]] std::uint64_t tag(std::size_t i) const noexcept { return between_steps + i % per_node_; }
 
   group_link<T> link_;
   node_group::side& side_;
   const node_map& map_;
-  int machine_;
-  std::size_t count_, element_, segment_, per_machine_;
+  int node_;
+  std::size_t count_, element_, segment_, per_node_;
 };
 
 }  // namespace detail
@@ -111,8 +107,8 @@ routine hierarchical_all_gather(group_link<T> link, node_group& memory, all_gath
   ticket_lock::ticket turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.in.count;
   detail::block_exchange<T> across(link, memory, count, element);
-  const auto inside = [&](int machine, std::size_t i, const void* own) {
-    const auto p = across.cut(machine, i);
+  const auto inside = [&](int node, std::size_t i, const void* own) {
+    const auto p = across.cut(node, i);
     all_gather_v_args part{a.in, a.out, p.blocks};
     part.in.data = own;
     part.in.count = across.size(i);
@@ -130,16 +126,16 @@ routine hierarchical_all_gather(group_link<T> link, node_group& memory, all_gath
     sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.offset(k))); });
     receives.begin_before(end, [&](std::size_t k) { return across.recv(k, arrives_at(k)); });
   };
-  begin_before(pieces_ahead);  // before the turn: messages of consecutive calls are in flight together
+  begin_before(chunks_ahead);  // before the turn: messages of consecutive calls are in flight together
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   for (std::size_t i = 0; i < steps; ++i) {
-    if (across.at_home(i)) co_await inside(across.machine(), i, at(a.in.data, across.offset(i)));
+    if (across.at_home(i)) co_await inside(across.node(), i, at(a.in.data, across.offset(i)));
     auto& arrival = receives[i];
     auto& departure = sends[i];
     co_await arrival;
     co_await departure;
-    begin_before(i + 1 + pieces_ahead);
+    begin_before(i + 1 + chunks_ahead);
     co_await inside(across.source(i), i, arrives_at(i));
   }
 }
@@ -159,17 +155,17 @@ routine hierarchical_reduce_scatter(group_link<T> link, node_group& memory, redu
   detail::block_exchange<T> across(link, memory, count, element);
   const std::size_t steps = across.steps(), slot = whole_lines(across.most_bytes());
   const reduction sum = a.op.partial();
-  const auto inside = [&](int machine, std::size_t i, void* own) {
-    const auto p = across.cut(machine, i);
+  const auto inside = [&](int node, std::size_t i, void* own) {
+    const auto p = across.cut(node, i);
     reduce_scatter_v_args part{a.in, a.out, p.blocks, sum};
     part.in.data = at(a.in.data, p.first * element);
     part.out.data = own;
     part.out.count = across.size(i);
     return direct_reduce_scatter_v<T>(memory.inside(link), memory.up.place, part);
   };
-  const auto slot_of = [&](const scratch& s, std::size_t i) { return s.data() + i % pieces_ahead * slot; };
+  const auto slot_of = [&](const scratch& s, std::size_t i) { return s.data() + i % chunks_ahead * slot; };
   co_await turn;
-  scratch outgoing(link, pieces_ahead * slot), incoming(link, pieces_ahead * slot);
+  scratch outgoing(link, chunks_ahead * slot), incoming(link, chunks_ahead * slot);
   if (!outgoing || !incoming) co_await link.refuse({errc::out_of_resources});
   detail::in_flight<decltype(link.send(0, 0, {}))> sends;
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
@@ -180,22 +176,22 @@ routine hierarchical_reduce_scatter(group_link<T> link, node_group& memory, redu
     receives.begin_before((std::min)(steps, i + 1),
                           [&](std::size_t k) { return across.recv(k, slot_of(incoming, k)); });
     if (i < steps) {
-      if (i >= pieces_ahead) {
-        auto& departure = sends[i - pieces_ahead];
+      if (i >= chunks_ahead) {
+        auto& departure = sends[i - chunks_ahead];
         co_await departure;
       }
       std::byte* const sums = slot_of(outgoing, i);
       co_await inside(across.target(i), i, sums);
       sends.begin(i, [&] { return across.send(i, sums); });
     }
-    if (across.at_home(i)) co_await inside(across.machine(), i, at(a.out.data, across.offset(i)));
+    if (across.at_home(i)) co_await inside(across.node(), i, at(a.out.data, across.offset(i)));
     if (i + 1 == steps) turn.leave();  // the rest needs no round
     if (i == 0) continue;
     auto& arrival = receives[i - 1];
     co_await arrival;
     sum.fold(slot_of(incoming, i - 1), at(a.out.data, across.offset(i - 1)), across.size(i - 1), sum.context.data());
   }
-  for (std::size_t i = steps - (std::min)(steps, pieces_ahead); i < steps; ++i) {
+  for (std::size_t i = steps - (std::min)(steps, chunks_ahead); i < steps; ++i) {
     auto& departure = sends[i];
     co_await departure;
   }

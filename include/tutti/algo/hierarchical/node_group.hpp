@@ -52,7 +52,7 @@ class node_group {
   }
 
   template <class F>
-  void for_each_board(F f) noexcept {
+  void for_each_shm_group(F f) noexcept {
     f(up.place);
     f(down.place);
   }

@@ -31,19 +31,19 @@ namespace detail {
 
 /// Tree of nodes for a rooted collective. The node leader is the root on its own node, the first rank on every other.
 template <message_link L>
-struct tree_of_machines {
+struct tree_of_nodes {
   static constexpr std::uint64_t between_steps = 1 << 20;
 
   tree_place across;
-  int speaker;  ///< the node leader: index inside this node
-  bool speaks;  ///< this rank is the node leader
+  int leader;      ///< the node leader: index inside this node
+  bool is_leader;  ///< this rank is the node leader
   sublink<L> between;
 
-  tree_of_machines(L link, const node_map& map, int root) noexcept
-      : across(map.machines, map.machine_of(root), map.machine_of(link.rank())),
-        speaker(across.me == 0 ? place_of(map, root) : 0),
-        speaks(map.place == speaker),
-        between(link, map.lowest, map.machine_of(link.rank()), between_steps, across.root, root) {}
+  tree_of_nodes(L link, const node_map& map, int root) noexcept
+      : across(map.nodes, map.node_of(root), map.node_of(link.rank())),
+        leader(across.me == 0 ? place_of(map, root) : 0),
+        is_leader(map.place == leader),
+        between(link, map.leaders, map.node_of(link.rank()), between_steps, across.root, root) {}
 
  private:
   static int place_of(const node_map& map, int rank) noexcept {
@@ -60,30 +60,30 @@ struct tree_of_machines {
 template <mapped_transport T>
 routine hierarchical_broadcast(group_link<T> link, node_group& memory, broadcast_args a) {
   ticket_lock::ticket turn{memory.up.order, link.link()};
-  const detail::tree_of_machines<group_link<T>> tree(link, memory.map, a.root);
+  const detail::tree_of_nodes<group_link<T>> tree(link, memory.map, a.root);
   const auto& across = tree.across;
   const std::span<std::byte> data{static_cast<std::byte*>(a.data.data), a.data.bytes()};
-  const std::size_t pieces = pieces_of(data.size());
+  const std::size_t chunks = chunk_count(data.size());
   const bool chain =
-      select<broadcast_args>(between(memory.map.machines, data.size(), a.data.element_bytes)) == algorithm::chain;
+      select<broadcast_args>(between(memory.map.nodes, data.size(), a.data.element_bytes)) == algorithm::chain;
   const int before = chain ? across.rank_of(across.me + across.n - 1) : across.parent();
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
-  for (std::size_t i = 0; i < pieces; ++i) {
-    const auto piece = nth_piece(data, i);
-    if (tree.speaks && across.me != 0) {
-      receives.begin_before((std::min)(pieces, i + pieces_ahead),
-                            [&](std::size_t k) { return tree.between.recv(before, 0, nth_piece(data, k)); });
+  for (std::size_t i = 0; i < chunks; ++i) {
+    const auto chunk = nth_chunk(data, i);
+    if (tree.is_leader && across.me != 0) {
+      receives.begin_before((std::min)(chunks, i + chunks_ahead),
+                            [&](std::size_t k) { return tree.between.recv(before, 0, nth_chunk(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }
-    if (tree.speaks && chain && across.me + 1 < across.n)
-      co_await tree.between.send(across.rank_of(across.me + 1), 0, piece);
-    for (int mask = across.lowest() / 2; tree.speaks && !chain && mask > 0; mask /= 2)
-      if (across.me + mask < across.n) co_await tree.between.send(across.rank_of(across.me + mask), 0, piece);
+    if (tree.is_leader && chain && across.me + 1 < across.n)
+      co_await tree.between.send(across.rank_of(across.me + 1), 0, chunk);
+    for (int mask = across.lowest() / 2; tree.is_leader && !chain && mask > 0; mask /= 2)
+      if (across.me + mask < across.n) co_await tree.between.send(across.rank_of(across.me + mask), 0, chunk);
     if (memory.size() > 1)
-      co_await direct_broadcast<T>(memory.inside(link), memory.up.place, {erase_type(piece), tree.speaker});
+      co_await direct_broadcast<T>(memory.inside(link), memory.up.place, {erase_type(chunk), tree.leader});
   }
 }
 
@@ -93,11 +93,11 @@ routine hierarchical_broadcast(group_link<T> link, node_group& memory, broadcast
 template <mapped_transport T>
 routine hierarchical_reduce(group_link<T> link, node_group& memory, reduce_args a) {
   ticket_lock::ticket turn{memory.up.order, link.link()};
-  const detail::tree_of_machines<group_link<T>> tree(link, memory.map, a.root);
+  const detail::tree_of_nodes<group_link<T>> tree(link, memory.map, a.root);
   const bool root = link.rank() == a.root;
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element), most = (std::min)(segment, a.in.count) * element;
-  scratch incoming(link, tree.speaks ? most : 0), own(link, tree.speaks && !root ? most : 0);
+  const std::size_t segment = whole_elements(chunk_bytes, element), most = (std::min)(segment, a.in.count) * element;
+  scratch incoming(link, tree.is_leader ? most : 0), own(link, tree.is_leader && !root ? most : 0);
   if (!incoming || !own) co_await link.refuse({errc::out_of_resources});
   const reduction sum = a.op.partial();
   co_await turn;
@@ -107,17 +107,17 @@ routine hierarchical_reduce(group_link<T> link, node_group& memory, reduce_args 
     const_buffer operand = a.in;
     operand.data = at(a.in.data, done * element);
     operand.count = count;
-    buffer machine{nullptr, 0, a.in.element_bytes, a.in.type};
-    if (tree.speaks) {
-      machine.data = root ? at(a.out.data, done * element) : own.data();
-      machine.count = count;
+    buffer node{nullptr, 0, a.in.element_bytes, a.in.type};
+    if (tree.is_leader) {
+      node.data = root ? at(a.out.data, done * element) : own.data();
+      node.count = count;
     }
     if (memory.size() > 1)
-      co_await direct_reduce<T>(memory.inside(link), memory.up.place, {operand, machine, sum, tree.speaker});
+      co_await direct_reduce<T>(memory.inside(link), memory.up.place, {operand, node, sum, tree.leader});
     else
-      copy_bytes(machine.data, operand.data, operand.bytes());
-    if (!tree.speaks) continue;
-    auto* const mine = static_cast<std::byte*>(machine.data);
+      copy_bytes(node.data, operand.data, operand.bytes());
+    if (!tree.is_leader) continue;
+    auto* const mine = static_cast<std::byte*>(node.data);
     co_await detail::tree_fold(tree.between, tree.across, mine, mine, incoming.first(count * element), count, sum);
   }
   if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, link.size(), a.op.context.data());
@@ -136,7 +136,7 @@ routine hierarchical_barrier(group_link<T> link, node_group& memory) {
   if (memory.size() > 1) co_await direct_barrier<T>(memory.inside(link), memory.up.place);
   first.leave();
   if (memory.map.place == 0)
-    co_await dissemination_barrier(sublink(link, memory.map.lowest, memory.map.machine_of(link.rank()), between_steps));
+    co_await dissemination_barrier(sublink(link, memory.map.leaders, memory.map.node_of(link.rank()), between_steps));
   co_await last;
   co_await memory.begin(link, memory.down, call);
   if (memory.size() > 1) co_await direct_barrier<T>(memory.inside(link), memory.down.place);

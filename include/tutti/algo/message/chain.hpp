@@ -19,22 +19,22 @@ template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(chunk_bytes, element);
   const std::size_t segments = std::max<std::size_t>((a.in.count + segment - 1) / segment, 1);
   const std::size_t slot = whole_lines((std::min)(segment, a.in.count) * element);
   const bool first = r == (a.root + 1) % n, last = r == a.root;
-  scratch incoming(link, first ? 0 : pieces_ahead * slot);
+  scratch incoming(link, first ? 0 : chunks_ahead * slot);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   const auto count_of = [&](std::size_t i) { return (std::min)(segment, a.in.count - i * segment); };
   const auto arrived = [&](std::size_t i) {
-    return std::span{incoming.data() + i % pieces_ahead * slot, count_of(i) * element};
+    return std::span{incoming.data() + i % chunks_ahead * slot, count_of(i) * element};
   };
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   for (std::size_t i = 0; i < segments; ++i) {
     const std::size_t done = i * segment, count = count_of(i), bytes = count * element;
     const std::byte* folded = at(a.in.data, done * element);
     if (!first) {
-      receives.begin_before((std::min)(segments, i + pieces_ahead),
+      receives.begin_before((std::min)(segments, i + chunks_ahead),
                             [&](std::size_t k) { return link.recv((r + n - 1) % n, 0, arrived(k)); });
       auto& arrival = receives[i];  // a reference: g++ 12 copies the result of a call in co_await
       co_await arrival;
@@ -55,7 +55,7 @@ template <message_link L>
 routine chain_scan(L link, scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(chunk_bytes, element);
   scratch incoming(link, r == 0 ? 0 : (std::min)(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
@@ -79,7 +79,7 @@ template <message_link L>
 routine chain_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(chunk_bytes, element);
   const std::size_t temporary = r != 0 && r + 1 < n ? (std::min)(segment, a.in.count) * element : 0;
   scratch incoming(link, temporary), sum(link, temporary);
   if (!incoming || !sum) co_await link.refuse({errc::out_of_resources});

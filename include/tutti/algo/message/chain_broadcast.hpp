@@ -20,16 +20,16 @@ routine chain_broadcast(L link, broadcast_args a) {
   const int n = link.size(), place = (link.rank() - a.root + n) % n;
   const int before = (link.rank() + n - 1) % n, next = (link.rank() + 1) % n;
   const std::span<std::byte> data{static_cast<std::byte*>(a.data.data), a.data.bytes()};
-  const std::size_t pieces = pieces_of(data.size());
+  const std::size_t chunks = chunk_count(data.size());
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
-  for (std::size_t i = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < chunks; ++i) {
     if (place != 0) {
-      receives.begin_before((std::min)(pieces, i + pieces_ahead),
-                            [&](std::size_t k) { return link.recv(before, 0, nth_piece(data, k)); });
+      receives.begin_before((std::min)(chunks, i + chunks_ahead),
+                            [&](std::size_t k) { return link.recv(before, 0, nth_chunk(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }
-    if (place + 1 < n) co_await link.send(next, 0, nth_piece(data, i));
+    if (place + 1 < n) co_await link.send(next, 0, nth_chunk(data, i));
   }
 }
 

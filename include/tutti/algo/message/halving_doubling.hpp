@@ -44,9 +44,9 @@ class part_exchange {
   part_exchange(L link, const all_reduce_args& a)
       : link_(link),
         call_(a),
-        piece_(whole_elements(piece_bytes, a.out.element_bytes)),
-        slot_bytes_(whole_lines((std::min)(piece_, a.out.count) * a.out.element_bytes)),
-        slots_(link_, pieces_ahead * slot_bytes_) {}
+        chunk_(whole_elements(chunk_bytes, a.out.element_bytes)),
+        slot_bytes_(whole_lines((std::min)(chunk_, a.out.count) * a.out.element_bytes)),
+        slots_(link_, chunks_ahead * slot_bytes_) {}
   part_exchange(const part_exchange&) = delete;
   part_exchange& operator=(const part_exchange&) = delete;
 
@@ -62,7 +62,7 @@ class part_exchange {
   [[nodiscard]] routine fold(int peer, part give, part take, std::uint64_t step, halved_range::which partner) {
     return exchange(
         peer, give, take, step, [this](std::size_t i, part) { return slot(i); },
-        [this, partner](std::size_t i, part p) { fold_piece(slot(i), p, partner); });
+        [this, partner](std::size_t i, part p) { fold_chunk(slot(i), p, partner); });
   }
   /// Finishes the reduction of a part to which all ranks have contributed.
   void finish(part p) {
@@ -72,9 +72,9 @@ class part_exchange {
  private:
   template <class Into, class Landed>
   routine exchange(int peer, part give, part take, std::uint64_t step, Into into, Landed landed) {
-    const std::size_t pieces = std::max<std::size_t>(((std::max)(give.count, take.count) + piece_ - 1) / piece_, 1);
+    const std::size_t chunks = std::max<std::size_t>(((std::max)(give.count, take.count) + chunk_ - 1) / chunk_, 1);
     return pipeline(
-        link_, {peer, peer, pieces, pieces, step},
+        link_, {peer, peer, chunks, chunks, step},
         [=, this](std::size_t i) {
           const part p = nth(give, i);
           return std::span<const std::byte>{place_of(p), p.count * element()};
@@ -85,7 +85,7 @@ class part_exchange {
         },
         [=, this](std::size_t i) { landed(i, nth(take, i)); });
   }
-  void fold_piece(std::byte* from, part p, halved_range::which partner) {
+  void fold_chunk(std::byte* from, part p, halved_range::which partner) {
     if (partner == halved_range::lower)
       fold_left(call_.op, from, place_of(p), p.count, p.count * element());
     else
@@ -94,17 +94,17 @@ class part_exchange {
 
   [[nodiscard]] std::size_t element() const noexcept { return call_.out.element_bytes; }
   [[nodiscard]] part nth(part whole, std::size_t i) const noexcept {
-    const std::size_t skipped = (std::min)(i * piece_, whole.count);
-    return {whole.begin + skipped, (std::min)(piece_, whole.count - skipped)};
+    const std::size_t skipped = (std::min)(i * chunk_, whole.count);
+    return {whole.begin + skipped, (std::min)(chunk_, whole.count - skipped)};
   }
   [[nodiscard]] std::byte* place_of(part p) const noexcept {
     return static_cast<std::byte*>(call_.out.data) + p.begin * element();
   }
-  [[nodiscard]] std::byte* slot(std::size_t i) noexcept { return slots_.data() + i % pieces_ahead * slot_bytes_; }
+  [[nodiscard]] std::byte* slot(std::size_t i) noexcept { return slots_.data() + i % chunks_ahead * slot_bytes_; }
 
   L link_;
   const all_reduce_args& call_;
-  std::size_t piece_, slot_bytes_;
+  std::size_t chunk_, slot_bytes_;
   scratch slots_;
 };
 

@@ -34,13 +34,13 @@ routine pairwise_block(L link, const void* in, std::size_t element, blocks cut, 
   if (!incoming || !list) co_await link.refuse({errc::out_of_resources});
   auto* const inputs = reinterpret_cast<const void**>(list.data());
   for (std::size_t done = 0, step = 0; done < cut.longest(); done += most, ++step) {
-    const std::size_t count = piece_of(cut.size(own), done, most);
+    const std::size_t count = chunk_size(cut.size(own), done, most);
     for (int s = 0; s < n; ++s) {
       const int peer = (s + n - r) % n;  // the ranks whose numbers add up to s, modulo n, exchange
       const auto p = static_cast<std::size_t>(peer);
       inputs[p] = peer == r ? at(in, (cut.begin(own) + done) * element) : incoming.data() + p * slot;
       if (peer == r) continue;
-      const std::size_t sent = piece_of(cut.size(p), done, most) * element;
+      const std::size_t sent = chunk_size(cut.size(p), done, most) * element;
       auto sending = link.send(peer, step, {at(in, (cut.begin(p) + (sent ? done : 0)) * element), sent});
       co_await link.recv(peer, step, {incoming.data() + p * slot, count * element});
       co_await sending;

@@ -14,23 +14,23 @@ namespace tutti::algo {
 
 /// Bytes of a chunk of a large message, and the number of chunks in flight at a time: enough to keep both ends busy,
 /// few enough to stay in a core's cache.
-inline constexpr std::size_t piece_bytes = std::size_t{256} << 10;
-inline constexpr std::size_t pieces_ahead = 2;
+inline constexpr std::size_t chunk_bytes = std::size_t{256} << 10;
+inline constexpr std::size_t chunks_ahead = 2;
 
 /// Returns the number of chunks of `bytes` bytes; an empty message is one empty chunk.
-constexpr std::size_t pieces_of(std::size_t bytes, std::size_t piece = piece_bytes) noexcept {
-  return bytes == 0 ? 1 : (bytes + piece - 1) / piece;
+constexpr std::size_t chunk_count(std::size_t bytes, std::size_t chunk = chunk_bytes) noexcept {
+  return bytes == 0 ? 1 : (bytes + chunk - 1) / chunk;
 }
 template <class Byte>
-std::span<Byte> nth_piece(std::span<Byte> data, std::size_t i, std::size_t piece = piece_bytes) noexcept {
-  return data.subspan(i * piece, (std::min)(piece, data.size() - i * piece));
+std::span<Byte> nth_chunk(std::span<Byte> data, std::size_t i, std::size_t chunk = chunk_bytes) noexcept {
+  return data.subspan(i * chunk, (std::min)(chunk, data.size() - i * chunk));
 }
 
 namespace detail {
 
 /// Storage for up to N transfers in flight, in the frame of the routine that awaits them. Transfers cannot move, so
 /// they are constructed in place.
-template <class Transfer, std::size_t N = pieces_ahead>
+template <class Transfer, std::size_t N = chunks_ahead>
 class in_flight {
  public:
   in_flight() = default;
@@ -68,7 +68,7 @@ class in_flight {
 /// Peers and steps of a pipeline.
 struct course {
   int from, to;
-  std::size_t pieces;    ///< chunks in all steps
+  std::size_t chunks;    ///< chunks in all steps
   std::size_t per_step;  ///< chunk i belongs to step i / per_step; it sends what arrived in the step before
   std::uint64_t first;   ///< number of the first step, for the tags
 };
@@ -80,9 +80,9 @@ template <message_link L, class Out, class Into, class Landed>
 routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   in_flight<decltype(link.send(0, 0, {}))> sends;
   in_flight<decltype(link.recv(0, 0, {}))> receives;
-  const std::size_t ahead = (std::min)(pieces_ahead, c.per_step);
-  for (std::size_t i = 0; i < c.pieces; ++i) {
-    const std::size_t last = (std::min)(c.pieces, i + ahead);
+  const std::size_t ahead = (std::min)(chunks_ahead, c.per_step);
+  for (std::size_t i = 0; i < c.chunks; ++i) {
+    const std::size_t last = (std::min)(c.chunks, i + ahead);
     // Sends first: they are on their way while this rank looks for arrivals.
     sends.begin_before(last, [&](std::size_t k) { return link.send(c.to, c.first + k / c.per_step, out(k)); });
     receives.begin_before(last, [&](std::size_t k) { return link.recv(c.from, c.first + k / c.per_step, into(k)); });

@@ -31,8 +31,8 @@ Args prepare_into_output(Args a) {
 /// Prepares all buffers of a list in place.
 inline all_reduce_coalesced_args prepare_in_place(all_reduce_coalesced_args a) {
   for (std::size_t i = 0; i < a.data.size; ++i) {
-    const auto piece = a.data[i];
-    a.op.prepare(piece.data(), piece.data(), piece.size() / a.data.element_bytes, a.op.context.data());
+    const auto chunk = a.data[i];
+    a.op.prepare(chunk.data(), chunk.data(), chunk.size() / a.data.element_bytes, a.op.context.data());
   }
   a.op.prepare = nullptr;
   return a;

@@ -24,8 +24,8 @@ class ring_path {
         size_(static_cast<std::size_t>(link.size())),
         cut_(cut),
         element_bytes_(element_bytes),
-        piece_(whole_elements(piece_bytes, element_bytes)),
-        per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
+        chunk_(whole_elements(chunk_bytes, element_bytes)),
+        per_step_(std::max<std::size_t>((cut.longest() + chunk_ - 1) / chunk_, 1)) {}
 
   [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }
   /// Returns the course of `steps` steps around the ring.
@@ -34,7 +34,7 @@ class ring_path {
             per_step_, first};
   }
   /// Returns the bytes of the longest chunk.
-  [[nodiscard]] std::size_t longest() const noexcept { return (std::min)(piece_, cut_.longest()) * element_bytes_; }
+  [[nodiscard]] std::size_t longest() const noexcept { return (std::min)(chunk_, cut_.longest()) * element_bytes_; }
 
   /// Return the block of chunk i. In the reduction rank r first sends block r - 1 and last receives block r; in the
   /// gathering it first sends block r.
@@ -45,15 +45,15 @@ class ring_path {
 
   /// Returns the elements of block b that travel as chunk i; bytes() and begin() return their bytes and first byte.
   [[nodiscard]] std::size_t count(std::size_t b, std::size_t i) const noexcept {
-    const std::size_t before = (std::min)((i % per_step_) * piece_, cut_.size(b));
-    return (std::min)(piece_, cut_.size(b) - before);
+    const std::size_t before = (std::min)((i % per_step_) * chunk_, cut_.size(b));
+    return (std::min)(chunk_, cut_.size(b) - before);
   }
   [[nodiscard]] std::size_t bytes(std::size_t b, std::size_t i) const noexcept { return count(b, i) * element_bytes_; }
   [[nodiscard]] std::size_t begin(std::size_t b, std::size_t i) const noexcept {
-    return (cut_.begin(b) + (std::min)((i % per_step_) * piece_, cut_.size(b))) * element_bytes_;
+    return (cut_.begin(b) + (std::min)((i % per_step_) * chunk_, cut_.size(b))) * element_bytes_;
   }
   template <class Byte>
-  [[nodiscard]] std::span<Byte> piece(Byte* data, std::size_t b, std::size_t i) const noexcept {
+  [[nodiscard]] std::span<Byte> chunk(Byte* data, std::size_t b, std::size_t i) const noexcept {
     return {data + begin(b, i), bytes(b, i)};
   }
 
@@ -63,7 +63,7 @@ class ring_path {
   }
   std::size_t rank_, size_;
   blocks cut_;
-  std::size_t element_bytes_, piece_, per_step_;
+  std::size_t element_bytes_, chunk_, per_step_;
 };
 
 /// Gathers all blocks on all ranks around the ring. Rank r starts with block r, which is at `own`, in its place or
@@ -85,7 +85,7 @@ routine ring_gather(L link, const void* own, void* data, std::size_t element_byt
             i < path.per_step() ? static_cast<const std::byte*>(own) + (begin - before_own) : bytes + begin;
         return std::span{from, path.bytes(b, i)};
       },
-      [&](std::size_t i) { return path.piece(bytes, path.passed_in(i), i); }, [](std::size_t) {});
+      [&](std::size_t i) { return path.chunk(bytes, path.passed_in(i), i); }, [](std::size_t) {});
 }
 
 /// Reduces blocks around the ring until rank r has the result of block r, and passes the results on for `passing`
@@ -96,7 +96,7 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
   const auto n = static_cast<std::size_t>(link.size());
   const ring_path path(link, cut, element_bytes);
   const std::size_t slot = whole_lines(path.longest());
-  scratch incoming(link, n > 1 ? pieces_ahead * slot : 0);
+  scratch incoming(link, n > 1 ? chunks_ahead * slot : 0);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   auto* data = static_cast<std::byte*>(buffer);
   const bool mine_first = n == 2 && link.rank() == 0;
@@ -105,16 +105,16 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
       link, path.around(n - 1 + passing, 0),
       [&](std::size_t i) {
         const std::size_t b = i < reducing ? path.reduced_out(i) : path.passed_out(i - reducing);
-        return path.piece<const std::byte>(data, b, i);
+        return path.chunk<const std::byte>(data, b, i);
       },
       [&](std::size_t i) {
-        if (i >= reducing) return path.piece(data, path.passed_in(i - reducing), i);
-        return std::span{incoming.data() + i % pieces_ahead * slot, path.bytes(path.reduced_in(i), i)};
+        if (i >= reducing) return path.chunk(data, path.passed_in(i - reducing), i);
+        return std::span{incoming.data() + i % chunks_ahead * slot, path.bytes(path.reduced_in(i), i)};
       },
       [&](std::size_t i) {
         if (i >= reducing) return;
         const std::size_t b = path.reduced_in(i), count = path.count(b, i);
-        std::byte *into = data + path.begin(b, i), *from = incoming.data() + i % pieces_ahead * slot;
+        std::byte *into = data + path.begin(b, i), *from = incoming.data() + i % chunks_ahead * slot;
         // The chunk that arrives was folded over the ranks to the left: it is the left operand.
         if (mine_first)
           with.fold(from, into, count, with.context.data());
@@ -144,12 +144,12 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   const std::size_t size = a.out.element_bytes;
   const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
   const detail::ring_path path(link, blocks{a.in.count, n}, size);
-  const std::size_t slot = whole_lines(path.longest()), pieces = (n - 1) * path.per_step();
+  const std::size_t slot = whole_lines(path.longest()), chunks = (n - 1) * path.per_step();
   const auto* in = static_cast<const std::byte*>(a.in.data);
   auto* out = static_cast<std::byte*>(a.out.data);
   const bool in_place = out == in + r * a.out.bytes();
   // With more than two ranks, sums on their way to the next rank lie in `out`, unless that is still needed as input.
-  scratch incoming(link, n > 1 ? pieces_ahead * slot : 0), partial(link, in_place && n > 2 ? a.out.bytes() : 0);
+  scratch incoming(link, n > 1 ? chunks_ahead * slot : 0), partial(link, in_place && n > 2 ? a.out.bytes() : 0);
   if (!incoming || !partial) co_await link.refuse({errc::out_of_resources});
   std::byte* const sums = partial.data() ? partial.data() : out;
   const std::size_t own = r * a.out.bytes();
@@ -158,16 +158,16 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
       link, path.around(n - 1, 0),
       [&](std::size_t i) {
         const std::size_t b = path.reduced_out(i);
-        if (i < path.per_step()) return path.piece(in, b, i);
+        if (i < path.per_step()) return path.chunk(in, b, i);
         return std::span<const std::byte>{sums + within(b, i), path.bytes(b, i)};
       },
       [&](std::size_t i) {
-        return std::span{incoming.data() + i % pieces_ahead * slot, path.bytes(path.reduced_in(i), i)};
+        return std::span{incoming.data() + i % chunks_ahead * slot, path.bytes(path.reduced_in(i), i)};
       },
       [&](std::size_t i) {
         const std::size_t b = path.reduced_in(i), count = path.count(b, i);
-        const bool last = i + path.per_step() >= pieces;
-        std::byte *from = incoming.data() + i % pieces_ahead * slot, *into = (last ? out : sums) + within(b, i);
+        const bool last = i + path.per_step() >= chunks;
+        std::byte *from = incoming.data() + i % chunks_ahead * slot, *into = (last ? out : sums) + within(b, i);
         if (n == 2 && r == 0) {
           copy_bytes(into, in + path.begin(b, i), count * size);
           a.op.fold(from, into, count, a.op.context.data());

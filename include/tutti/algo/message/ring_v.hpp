@@ -19,23 +19,23 @@ template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes, longest = a.blocks.longest() * element;
-  constexpr std::size_t segment = piece_bytes;
-  const auto piece = [&](int b, std::size_t done) {
+  constexpr std::size_t segment = chunk_bytes;
+  const auto chunk = [&](int b, std::size_t done) {
     const auto i = static_cast<std::size_t>(b);
     const std::size_t bytes = a.blocks.size(i) * element;
     return std::span{at(a.out.data, a.blocks.begin(i) * element + (std::min)(done, bytes)),
-                     piece_of(bytes, done, segment)};
+                     chunk_size(bytes, done, segment)};
   };
   // The own block is sent from the input, as in ring_gather().
   const auto own = [&](std::size_t done) {
-    return std::span{at(a.in.data, (std::min)(done, a.in.bytes())), piece_of(a.in.bytes(), done, segment)};
+    return std::span{at(a.in.data, (std::min)(done, a.in.bytes())), chunk_size(a.in.bytes(), done, segment)};
   };
-  copy_bytes(piece(r, 0).data(), a.in.data, a.in.bytes());
+  copy_bytes(chunk(r, 0).data(), a.in.data, a.in.bytes());
   for (std::size_t done = 0; done == 0 || done < longest; done += segment)
     for (int step = 0; step < n - 1; ++step) {
-      const std::span<const std::byte> out = step == 0 ? own(done) : piece((r + n - step) % n, done);
+      const std::span<const std::byte> out = step == 0 ? own(done) : chunk((r + n - step) % n, done);
       auto sending = link.send((r + 1) % n, 0, out);
-      co_await link.recv((r + n - 1) % n, 0, piece((r + 2 * n - step - 1) % n, done));
+      co_await link.recv((r + n - 1) % n, 0, chunk((r + 2 * n - step - 1) % n, done));
       co_await sending;
     }
 }
@@ -47,12 +47,12 @@ template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(chunk_bytes, element);
   const std::size_t temporary = n > 1 ? (std::min)(segment, longest) * element : 0;
   scratch one(link, temporary), other(link, temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < longest; done += segment) {
-    const auto count = [&](int b) { return piece_of(a.blocks.size(static_cast<std::size_t>(b)), done, segment); };
+    const auto count = [&](int b) { return chunk_size(a.blocks.size(static_cast<std::size_t>(b)), done, segment); };
     const auto operand = [&](int b) {
       const auto i = static_cast<std::size_t>(b);
       return at(a.in.data, (a.blocks.begin(i) + (std::min)(done, a.blocks.size(i))) * element);

@@ -45,7 +45,7 @@ routine scan_rounds(L link, int lowest, std::span<std::byte> data, std::size_t c
 template <message_link L>
 routine recursive_doubling_scan(L link, scan_args a) {
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(chunk_bytes, element);
   scratch incoming(link, link.rank() == 0 ? 0 : (std::min)(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   copy_bytes(a.out.data, a.in.data, a.in.bytes());
@@ -62,7 +62,7 @@ template <message_link L>
 routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(chunk_bytes, element);
   scratch incoming(link, r == 0 ? 0 : (std::min)(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {

@@ -19,18 +19,18 @@ namespace detail {
 template <message_link L>
 routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_t step) {
   const tree_place tree{link.size(), root, link.rank()};
-  const std::size_t pieces = tree.n > 2 ? pieces_of(data.size()) : 1;
-  const auto piece = [=](std::size_t i) { return pieces > 1 ? nth_piece(data, i) : data; };
+  const std::size_t chunks = tree.n > 2 ? chunk_count(data.size()) : 1;
+  const auto chunk = [=](std::size_t i) { return chunks > 1 ? nth_chunk(data, i) : data; };
   in_flight<decltype(link.recv(0, 0, {}))> receives;
-  for (std::size_t i = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < chunks; ++i) {
     if (tree.me != 0) {
-      receives.begin_before((std::min)(pieces, i + pieces_ahead),
-                            [&](std::size_t k) { return link.recv(tree.parent(), step, piece(k)); });
+      receives.begin_before((std::min)(chunks, i + chunks_ahead),
+                            [&](std::size_t k) { return link.recv(tree.parent(), step, chunk(k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }
     for (int mask = tree.lowest() / 2; mask > 0; mask /= 2)
-      if (tree.me + mask < tree.n) co_await link.send(tree.rank_of(tree.me + mask), step, piece(i));
+      if (tree.me + mask < tree.n) co_await link.send(tree.rank_of(tree.me + mask), step, chunk(i));
   }
 }
 

@@ -42,7 +42,7 @@ template <message_link L>
 routine tree_reduce(L link, reduce_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element), most = (std::min)(segment, a.in.count) * element;
+  const std::size_t segment = whole_elements(chunk_bytes, element), most = (std::min)(segment, a.in.count) * element;
   const bool root = tree.me == 0;
   scratch incoming(link, tree.leaf() ? 0 : most), own(link, tree.leaf() || root ? 0 : most);
   if (!incoming || !own) co_await link.refuse({errc::out_of_resources});

@@ -64,7 +64,7 @@ struct extent {
   [[nodiscard]] constexpr std::uint64_t power_log() const noexcept { return log - (surplus != 0 ? 1 : 0); }
   /// Returns the bytes that the first chunk of a pipeline moves along a chain of all ranks.
   [[nodiscard]] constexpr std::uint64_t fill() const noexcept {
-    return n <= 2 ? 0 : (n - 2) * (std::min)(bytes, std::uint64_t{piece_bytes});
+    return n <= 2 ? 0 : (n - 2) * (std::min)(bytes, std::uint64_t{chunk_bytes});
   }
 };
 

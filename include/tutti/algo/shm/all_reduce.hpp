@@ -20,7 +20,7 @@ namespace tutti::algo {
 namespace detail {
 
 /// Bytes up to which every rank may read all inputs, whatever the number of ranks.
-inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
+inline constexpr std::size_t one_round_bytes = std::size_t{64} << 10;
 
 /// Bytes of a slot that arrive sooner if they are prefetched while they are written. More would be taken from their
 /// writer before it has finished.
@@ -35,7 +35,7 @@ inline bool fold_mapped(shm_group& b, std::size_t begin, std::size_t count, std:
 }
 
 /// Returns the elements of one chunk, which all ranks stage in one round and each reads from all others.
-inline std::size_t one_shot_piece(std::size_t element) noexcept {
+inline std::size_t one_shot_chunk(std::size_t element) noexcept {
   return whole_elements(shm_group::half_bytes, element);
 }
 
@@ -45,20 +45,20 @@ inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
 }
 
 /// All-reduce in one round per chunk of 128 KiB: each rank stages its operand and folds those of all ranks. `staged` is
-/// the step with which the first chunk was posted, shm_group::nowhere if it was not.
+/// the step with which the first chunk was posted, shm_group::no_offset if it was not.
 template <mapped_transport T>
 routine one_shot(shm_call<T> m, shm_group& b, all_reduce_args a, std::uint64_t staged) {
-  const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);
+  const std::size_t element = a.out.element_bytes, most = one_shot_chunk(element);
   for (std::size_t done = 0; done == 0 || done < a.out.count; done += most) {
     const std::size_t count = (std::min)(most, a.out.count - done);
     const std::byte* own = at(a.in.data, done * element);
     std::uint64_t step = staged;
-    if (done != 0 || staged == shm_group::nowhere) {
+    if (done != 0 || staged == shm_group::no_offset) {
       step = m.next();
       std::byte* const slot = co_await m.free_slot(count * element);
       b.stage(slot, own, count * element);
       m.post();
-      co_await m.everyone(step, count * element);
+      co_await m.wait_all(step, count * element);
     }
     a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, count * element); }), m.size(),
                   at(a.out.data, done * element), count, a.op.context.data());
@@ -81,12 +81,12 @@ routine two_phase(shm_call<T> m, shm_group& b, all_reduce_args a) {
     b.stage(slot, in, from);
     b.stage(slot + to, in + to, cut.count * element - to);
     m.post();
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), out + from,
                   cut.size(mine), a.op.context.data());
     b.stage(m.own_slot() + from, out + from, to - from);
     m.post();
-    co_await m.everyone(step + 1);
+    co_await m.wait_all(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)
       if (r != mine)
         copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element,
@@ -113,27 +113,27 @@ inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes(
 /// read where they lie, and copied to their places only if they are staged. `so_far`: if the call was begun in
 /// algo/shm/inline_path.hpp, its only chunk is staged and posted with a buffer descriptor.
 template <mapped_transport T>
-routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, progress so_far = progress::nothing) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_all_reduce(group_link<T> link, shm_group& b, all_reduce_args a, progress so_far = progress::nothing) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   const bool begun = so_far != progress::nothing;
   if (!begun) m.begin(a);
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
-  std::uint64_t staged = shm_group::nowhere;
+  std::uint64_t staged = shm_group::no_offset;
   if (!is_unmapped(a)) {
     const shm_group::buffer_descriptor mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
-    const bool mapped = mine.in != shm_group::nowhere && mine.out != shm_group::nowhere;
+    const bool mapped = mine.in != shm_group::no_offset && mine.out != shm_group::no_offset;
     const std::uint64_t step = begun ? b.step() : m.next();
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
     if (!mapped && all_at_once && !begun) {  // the first chunk is posted with the descriptor
-      const std::size_t first = (std::min)(bytes, detail::one_shot_piece(element) * element);
+      const std::size_t first = (std::min)(bytes, detail::one_shot_chunk(element) * element);
       std::byte* const slot = co_await m.free_slot(first);
       b.stage(slot, a.in.data, first);
     }
-    shm_group::exposure shown{b, lane.link()};
-    if (!begun) m.post(mapped ? mine : shm_group::buffer_descriptor{shm_group::nowhere, shm_group::nowhere});
-    co_await m.everyone(step, mapped || !all_at_once ? 0 : (std::min)(bytes, shm_group::half_bytes));
+    shm_group::exposure_epoch shown{b, link.link()};
+    if (!begun) m.post(mapped ? mine : shm_group::buffer_descriptor{shm_group::no_offset, shm_group::no_offset});
+    co_await m.wait_all(step, mapped || !all_at_once ? 0 : (std::min)(bytes, shm_group::half_bytes));
     auto& lists = b.room();
     if (m.map_all(step, &shm_group::buffer_descriptor::in, bytes, lists.in) &&
         m.map_all(step, &shm_group::buffer_descriptor::out, bytes, lists.out)) {
@@ -147,14 +147,14 @@ routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, p
                                            : detail::fold_mapped(b, cut.begin(r), cut.size(r), element, a.op);
       if (!folded) co_await m.failure();
       const std::uint64_t end = m.post();
-      co_await m.everyone(end);
+      co_await m.wait_all(end);
       shown.close();
       co_return;
     }
     shown.close();
     if (mapped) detail::bring_part_of(a, m.rank(), m.size());
     bool nobody = true;
-    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.descriptor_of(r, step).in == shm_group::nowhere;
+    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.descriptor_of(r, step).in == shm_group::no_offset;
     if (nobody && all_at_once) staged = step;
   }
   if (all_at_once)

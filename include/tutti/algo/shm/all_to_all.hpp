@@ -14,11 +14,11 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Returns the descriptor of the input: `nowhere` in place, since a block may be overwritten before it has been read,
+/// Returns the descriptor of the input: `no_offset` in place, since a block may be overwritten before it has been read,
 /// and 0 for an empty input, which no rank reads.
 template <mapped_transport T>
 std::uint64_t place_of_input(const shm_call<T>& m, const shm_group& b, const all_to_all_args& a) noexcept {
-  if (a.in.data == a.out.data) return shm_group::nowhere;
+  if (a.in.data == a.out.data) return shm_group::no_offset;
   if (a.in.bytes() == 0) return 0;
   const std::size_t longest = a.in_blocks.longest() * a.in.element_bytes;
   return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
@@ -83,7 +83,7 @@ int take_rests(const shm_call<T>& m, shm_group& b, std::uint64_t step, const all
     const auto r = static_cast<std::size_t>(rank);
     const slot_parts parts = slots.of(rank, step, 0);
     const std::size_t first = parts.most(), bytes = a.out_blocks.size(r) * element;
-    const std::size_t rest = piece_of(bytes, first, bytes);
+    const std::size_t rest = chunk_size(bytes, first, bytes);
     if (rest == 0) continue;
     const std::uint64_t begin = parts.told_place(m.slot(rank, step, parts.total()), static_cast<std::size_t>(m.rank()));
     failed =
@@ -96,7 +96,7 @@ int take_rests(const shm_call<T>& m, shm_group& b, std::uint64_t step, const all
 /// it. If lengths are told with the first chunks and all ranks map all inputs, the rest is copied from the inputs
 /// directly.
 template <mapped_transport T>
-routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to_all_args a) {
+routine all_to_all_slots(group_link<T> link, shm_call<T> m, shm_group& b, all_to_all_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
@@ -109,13 +109,13 @@ routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to
     if (r == me || done >= bytes) return;
     const slot_parts parts = slots.of(rank, step, done);
     copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done),
-               parts.of(m.slot(rank, step, parts.total()), r, me), piece_of(bytes, done, mine.most()));
+               parts.of(m.slot(rank, step, parts.total()), r, me), chunk_size(bytes, done, mine.most()));
   };
   const auto take_own = [&] {
     copy_bytes(at(a.out.data, a.out_blocks.begin(me) * element), at(a.in.data, a.in_blocks.begin(me) * element),
                (std::min)(a.out_blocks.size(me), a.in_blocks.size(me)) * element);
   };
-  shm_group::exposure shown{b, lane.link()};
+  shm_group::exposure_epoch shown{b, link.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {
     const std::uint64_t step = m.next();
     std::byte* const slot = co_await m.free_slot(mine.total());
@@ -123,31 +123,31 @@ routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to
       const std::size_t bytes = a.in_blocks.size(r) * element, begin = a.in_blocks.begin(r) * element;
       if (done == 0) mine.tell(slot, r, bytes, begin);
       if (r != me && done < bytes)
-        b.stage(mine.of(slot, me, r), at(a.in.data, begin + done), piece_of(bytes, done, mine.most()));
+        b.stage(mine.of(slot, me, r), at(a.in.data, begin + done), chunk_size(bytes, done, mine.most()));
     }
     const bool learns = !known && done == 0;
     if (learns)
-      m.post({place_of_input(m, b, a), shm_group::nowhere, longest});
+      m.post({place_of_input(m, b, a), shm_group::no_offset, longest});
     else
       m.post();
     if (known && done == 0) take_own();  // while the others' chunks are on their way
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     bool mapped = learns;
     for (std::size_t r = 0; r < n && learns; ++r) {
       const auto rank = static_cast<int>(r);
       longest = std::max<std::size_t>(longest, b.descriptor_of(rank, step).longest);
-      mapped = mapped && b.descriptor_of(rank, step).in != shm_group::nowhere;
+      mapped = mapped && b.descriptor_of(rank, step).in != shm_group::no_offset;
       const slot_parts parts = slots.of(rank, step, 0);
       const std::size_t room = a.out_blocks.size(r) * element;
       if (const auto told = parts.told(m.slot(rank, step, parts.total()), me); told != room)
-        co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
+        co_await link.refuse(other_length(link, a, rank, told, m.rank(), room));
     }
     if (learns) take_own();
     for (std::size_t r = 0; r < n; ++r) take(step, r, done);
     if (mapped && longest > mine.most()) {
       if (const int failed = take_rests(m, b, step, slots, a)) co_await give_up(m, failed);
       const std::uint64_t end = m.post();
-      co_await m.everyone(end);
+      co_await m.wait_all(end);
       shown.close();
       co_return;
     }
@@ -164,25 +164,25 @@ routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to
 /// its first chunk. Otherwise each rank stages 1/n of a slot of 256 KiB for each other rank: one round per such chunk
 /// of the longest block, every byte copied twice.
 template <mapped_transport T>
-routine direct_all_to_all(group_link<T> lane, shm_group& b, all_to_all_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_all_to_all(group_link<T> link, shm_group& b, all_to_all_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   if (a.in_blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (a.in_blocks.equal() && a.in.bytes() > shm_group::slot_bytes) {
-    shm_group::exposure shown{b, lane.link()};
-    const std::uint64_t step = m.post({detail::place_of_input(m, b, a), shm_group::nowhere});
-    co_await m.everyone(step);
-    if (m.all_noted(step)) {
+    shm_group::exposure_epoch shown{b, link.link()};
+    const std::uint64_t step = m.post({detail::place_of_input(m, b, a), shm_group::no_offset});
+    co_await m.wait_all(step);
+    if (m.all_described(step)) {
       if (const int failed = detail::take_blocks(m, b, step, a)) co_await detail::give_up(m, failed);
       const std::uint64_t end = m.post();
-      co_await m.everyone(end);
+      co_await m.wait_all(end);
       shown.close();
       co_return;
     }
     shown.close();
   }
-  co_await detail::all_to_all_slots(lane, m, b, a);
+  co_await detail::all_to_all_slots(link, m, b, a);
 }
 
 }  // namespace tutti::algo

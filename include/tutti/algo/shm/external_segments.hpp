@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/shm/fold_piece.hpp>
+#include <tutti/algo/shm/fold_chunk.hpp>
 #include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/kernels/copy.hpp>
@@ -39,9 +39,9 @@ inline void bring_stretch(const external_segments& d, const std::byte* from, std
   alignas(64) std::byte room[stays_near];
   const std::size_t most = sizeof room / element;
   for (std::size_t done = 0; done < count; done += most) {
-    const std::size_t piece = (std::min)(most, count - done);
-    d.bring(from + done * element, room, piece, d.factor);
-    copy_streaming(to + done * element, room, piece * element);
+    const std::size_t chunk = (std::min)(most, count - done);
+    d.bring(from + done * element, room, chunk, d.factor);
+    copy_streaming(to + done * element, room, chunk * element);
   }
 }
 
@@ -49,7 +49,7 @@ inline void bring_stretch(const external_segments& d, const std::byte* from, std
 /// with element 0.
 inline void bring(const external_segments& d, std::size_t first, std::size_t last, std::byte* buffer,
                   std::size_t element, stores how) {
-  for (const displaced_part* p = d.from(first); p != d.end() && p->first < last; ++p) {
+  for (const external_segment* p = d.from(first); p != d.end() && p->first < last; ++p) {
     const std::size_t from = (std::max)(p->first, first), to = (std::min)(p->first + p->count, last);
     bring_stretch(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
   }
@@ -59,7 +59,7 @@ inline void bring(const external_segments& d, std::size_t first, std::size_t las
 /// to `room`, into which they are copied.
 inline const std::byte* gathered(const external_segments& d, std::size_t first, std::size_t count,
                                  const std::byte* buffer, std::size_t element, std::byte* room) {
-  const displaced_part* p = d.from(first);
+  const external_segment* p = d.from(first);
   const std::size_t last = first + count;
   if (p == d.end() || p->first >= last) return buffer + first * element;
   if (!d.bring && p->first <= first && p->first + p->count >= last) return at(p->data, (first - p->first) * element);
@@ -111,16 +111,16 @@ inline bool fold_displaced(shm_group& b, const external_segments& d, std::size_t
   }
   // A longer own result lies in a shared cache, from which it comes as fast as the others'.
   const stores ways = !own && count * element <= fits_a_core ? stores::own_first : stores::ordinary;
-  const std::size_t most = (d.empty() ? shm_group::visit_bytes : sizeof room) / element;
-  const shm_group::visit visit{b};
+  const std::size_t most = (d.empty() ? shm_group::access_bytes : sizeof room) / element;
+  const shm_group::access_epoch access{b};
   for (std::size_t done = 0; done < count; done += most) {
-    if (!visit.welcome()) return false;
-    const std::size_t piece = (std::min)(most, count - done);
-    operands[rank] = gathered(d, begin + done, piece, in[rank], element, room);
-    fold_piece(b, piece, ways, with);
-    if (own) copy_streaming(own + done * element, results.front(), piece * element);
-    for (const void*& p : operands) p = at(p, piece * element);
-    for (void*& p : results) p = at(p, piece * element);
+    if (!access.permitted()) return false;
+    const std::size_t chunk = (std::min)(most, count - done);
+    operands[rank] = gathered(d, begin + done, chunk, in[rank], element, room);
+    fold_chunk(b, chunk, ways, with);
+    if (own) copy_streaming(own + done * element, results.front(), chunk * element);
+    for (const void*& p : operands) p = at(p, chunk * element);
+    for (void*& p : results) p = at(p, chunk * element);
   }
   return true;
 }

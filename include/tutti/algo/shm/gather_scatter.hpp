@@ -34,7 +34,7 @@ inline slot_parts gather_table(int ranks) noexcept {
 
 /// Runs direct_gather() on the root: takes the first slot of every rank, then the rest from where it is, or by slots.
 template <mapped_transport T>
-routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_args a) {
+routine gather_at_root(group_link<T> link, shm_call<T> m, shm_group& b, gather_args a) {
   const bool known = a.blocks.equal();
   const auto block = [&a](int r) noexcept { return block_of(a, a.in.element_bytes, r); };
   const auto take = [&](std::uint64_t step, std::size_t done) noexcept {
@@ -42,37 +42,37 @@ routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
         copy_bytes(at(a.out.data, offset + done), staged_block(m, r, step, bytes),
-                   piece_of(bytes, done, shm_group::slot_bytes));
+                   chunk_size(bytes, done, shm_group::slot_bytes));
     }
   };
   std::size_t longest = known ? a.in.bytes() : 0;
   std::byte* const own = at(a.out.data, block(a.root).offset);
-  shm_group::exposure shown{b, lane.link()};
+  shm_group::exposure_epoch shown{b, link.link()};
   std::uint64_t step = m.next();
   if (!known || longest > shm_group::slot_bytes) {
-    const shm_group::buffer_descriptor here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
-                                            own == a.in.data ? takes_share : shm_group::nowhere};
-    if (!known) co_await m.everyone(step - 1);
+    const shm_group::buffer_descriptor here{place_or_cma(m, a.out.data, a.out.bytes(), b.cma().whole),
+                                            own == a.in.data ? takes_share : shm_group::no_offset};
+    if (!known) co_await m.wait_all(step - 1);
     const slot_parts places = gather_table(m.size());
-    for (int r = 0; r < m.size() && !known && here.in != shm_group::nowhere; ++r)
+    for (int r = 0; r < m.size() && !known && here.in != shm_group::no_offset; ++r)
       places.tell(m.own_slot(places.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
     m.post(here);
   } else {
     m.post();
   }
   copy_bytes(own, a.in.data, a.in.bytes());
-  co_await m.everyone(step);
+  co_await m.wait_all(step);
   for (int r = 0; r < m.size() && !known; ++r) {
     if (r == a.root) continue;
     const std::uint64_t told = b.descriptor_of(r, step).longest;
-    if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told, a.root, block(r).bytes));
+    if (told != block(r).bytes) co_await link.refuse(other_length(link, a, r, told, a.root, block(r).bytes));
     longest = std::max<std::size_t>(longest, told);
   }
   take(step, 0);
-  if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
-    co_await move_mapped(lane, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
+  if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::no_offset) {
+    co_await move_mapped(link, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
       const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
-      return stretch{offset + shm_group::slot_bytes, piece_of(bytes, shm_group::slot_bytes, bytes)};
+      return stretch{offset + shm_group::slot_bytes, chunk_size(bytes, shm_group::slot_bytes, bytes)};
     });
     longest = 0;
   }
@@ -80,7 +80,7 @@ routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
   for (std::size_t done = shm_group::slot_bytes; done < longest; done += shm_group::slot_bytes) {
     step = m.next();
     m.post();
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     take(step, done);
   }
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // its length was not known before
@@ -89,43 +89,43 @@ routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
 /// Runs direct_gather() on every other rank: stages the first slot, then stores the rest into the root's buffer, or
 /// stages it.
 template <mapped_transport T>
-routine gather_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, gather_args a) {
+routine gather_at_rank(group_link<T> link, shm_call<T> m, shm_group& b, gather_args a) {
   const bool known = a.blocks.equal();
   const auto me = static_cast<std::size_t>(m.rank());
-  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, shm_group::slot_bytes, mine);
+  const std::size_t mine = a.in.bytes(), rest = chunk_size(mine, shm_group::slot_bytes, mine);
   const auto stage = [&](std::size_t done) noexcept {
     b.stage(m.own_slot((std::min)(mine, shm_group::slot_bytes)), at(a.in.data, (std::min)(done, mine)),
-            piece_of(mine, done, shm_group::slot_bytes));
+            chunk_size(mine, done, shm_group::slot_bytes));
   };
   std::size_t longest = mine;
-  shm_group::exposure shown{b, lane.link()};
+  shm_group::exposure_epoch shown{b, link.link()};
   std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
+  co_await m.wait_all(step - 1);
   stage(0);
   if (!known || longest > shm_group::slot_bytes) {
     m.post(
-        {rest == 0 ? shm_group::nowhere : place_or_lend(m, at(a.in.data, shm_group::slot_bytes), rest, b.lends().whole),
-         shm_group::nowhere, mine});
-    co_await m.everyone(step);
+        {rest == 0 ? shm_group::no_offset : place_or_cma(m, at(a.in.data, shm_group::slot_bytes), rest, b.cma().whole),
+         shm_group::no_offset, mine});
+    co_await m.wait_all(step);
   } else {
     m.post();
   }
   for (int r = 0; r < m.size() && !known; ++r)
     if (r != a.root) longest = std::max<std::size_t>(longest, b.descriptor_of(r, step).longest);
-  if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
+  if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::no_offset) {
     const slot_parts places = gather_table(m.size());
     const std::byte* const table = m.slot(a.root, step, places.total());
     if (const auto room = places.told(table, me); !known && room != mine)
-      co_await lane.refuse(other_length(lane, a, m.rank(), mine, a.root, room));
+      co_await link.refuse(other_length(link, a, m.rank(), mine, a.root, room));
     const std::size_t begin = known ? me * mine : places.told_place(table, me);
-    co_await move_mapped(lane, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
+    co_await move_mapped(link, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
                          [=](int) { return stretch{begin + mine - rest, rest}; });
     longest = 0;
   }
   shown.close();
   for (std::size_t done = shm_group::slot_bytes; done < longest; done += shm_group::slot_bytes) {
     step = m.next();
-    co_await m.everyone(step - 1);
+    co_await m.wait_all(step - 1);
     stage(done);
     m.post();
   }
@@ -134,7 +134,7 @@ routine gather_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
 
 /// Runs direct_scatter() on the root: describes its buffer, or stages chunks of all blocks until the longest is done.
 template <mapped_transport T>
-routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter_args a) {
+routine scatter_at_root(group_link<T> link, shm_call<T> m, shm_group& b, scatter_args a) {
   const bool known = a.blocks.equal();
   const auto n = static_cast<std::size_t>(m.size()), root = static_cast<std::size_t>(a.root);
   const slot_parts parts{n, root, a.blocks, a.out.element_bytes};
@@ -144,18 +144,19 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
         b.stage(parts.of(m.own_slot(parts.total()), root, static_cast<std::size_t>(r)), at(a.in.data, offset + done),
-                piece_of(bytes, done, parts.most()));
+                chunk_size(bytes, done, parts.most()));
     }
   };
   const std::size_t longest = parts.longest();
   const std::byte* const own = at(a.in.data, block(a.root).offset);
-  shm_group::exposure shown{b, lane.link()};
+  shm_group::exposure_epoch shown{b, link.link()};
   std::uint64_t step = m.next();
-  shm_group::buffer_descriptor here{shm_group::nowhere, own == a.out.data ? takes_share : shm_group::nowhere, longest};
+  shm_group::buffer_descriptor here{shm_group::no_offset, own == a.out.data ? takes_share : shm_group::no_offset,
+                                    longest};
   if (longest >= worth_mapping && root_may_wait(m, longest))
-    here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends().whole);
-  const bool mapped = here.in != shm_group::nowhere;
-  if (!mapped || !known) co_await m.everyone(step - 1);
+    here.in = place_or_cma(m, a.in.data, a.in.bytes(), b.cma().whole);
+  const bool mapped = here.in != shm_group::no_offset;
+  if (!mapped || !known) co_await m.wait_all(step - 1);
   for (int r = 0; r < m.size() && !known; ++r)
     parts.tell(m.own_slot(parts.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
   if (!mapped) stage(0);
@@ -165,17 +166,17 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
     m.post();
   copy_bytes(a.out.data, own, a.out.bytes());
   if (mapped) {
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     for (int r = 0; r < m.size(); ++r)  // before anything is stored into their buffers
       if (r != a.root && b.descriptor_of(r, step).out != block(r).bytes)
-        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes, r, b.descriptor_of(r, step).out));
-    co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
+        co_await link.refuse(other_length(link, a, a.root, block(r).bytes, r, b.descriptor_of(r, step).out));
+    co_await move_mapped(link, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
                          [=](int r) { return block_of(a, a.out.element_bytes, r); });
   }
   shown.close();
   for (std::size_t done = parts.most(); !mapped && done < longest; done += parts.most()) {
     step = m.next();
-    co_await m.everyone(step - 1);
+    co_await m.wait_all(step - 1);
     stage(done);
     m.post();
   }
@@ -184,29 +185,29 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
 
 /// Runs direct_scatter() on every other rank: copies its block from the root's buffer, or its chunks from the slots.
 template <mapped_transport T>
-routine scatter_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, scatter_args a) {
+routine scatter_at_rank(group_link<T> link, shm_call<T> m, shm_group& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const auto root = static_cast<std::size_t>(a.root);
   const bool known = a.blocks.equal();
   const std::size_t mine = a.out.bytes();
   const bool notes = !known || mine >= worth_mapping;
   std::size_t longest = mine;
-  shm_group::exposure shown{b, lane.link()};
+  shm_group::exposure_epoch shown{b, link.link()};
   std::uint64_t step = m.next();
   if (notes)
-    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends().whole) : shm_group::nowhere, mine});
+    m.post({mine >= worth_mapping ? place_or_cma(m, a.out.data, mine, b.cma().whole) : shm_group::no_offset, mine});
   else
     m.post();
-  co_await m.only(a.root, step);
+  co_await m.wait_rank(a.root, step);
   if (!known) longest = b.descriptor_of(a.root, step).longest;
   const slot_parts parts =
       known ? slot_parts(n, root, a.blocks, a.out.element_bytes) : slot_parts::with_table(n, longest);
   const std::byte* const slot = m.slot(a.root, step, parts.total());
   if (const auto told = parts.told(slot, me); !known && told != mine)
-    co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
-  if (notes && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
+    co_await link.refuse(other_length(link, a, a.root, told, m.rank(), mine));
+  if (notes && b.descriptor_of(a.root, step).in != shm_group::no_offset) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
-    co_await move_mapped(lane, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
+    co_await move_mapped(link, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
                          [=](int) { return stretch{begin, mine}; });
     longest = 0;
   }
@@ -215,11 +216,11 @@ routine scatter_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
     if (done != 0) {
       step = m.next();
       m.post();
-      co_await m.only(a.root, step);
+      co_await m.wait_rank(a.root, step);
     }
     if (done < mine)
       copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step, parts.total()), root, me),
-                 piece_of(mine, done, parts.most()));
+                 chunk_size(mine, done, parts.most()));
   }
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
 }
@@ -234,15 +235,15 @@ routine scatter_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
 /// input itself, if it maps that. If the root alone knows the lengths of the blocks, each rank describes the length of
 /// its own, and all wait for the first slots of all.
 template <mapped_transport T>
-routine direct_gather(group_link<T> lane, shm_group& b, gather_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_gather(group_link<T> link, shm_group& b, gather_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   if (a.blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
-    co_await detail::gather_at_root(lane, m, b, a);
+    co_await detail::gather_at_root(link, m, b, a);
   else
-    co_await detail::gather_at_rank(lane, m, b, a);
+    co_await detail::gather_at_rank(link, m, b, a);
 }
 
 /// Scatter through memory that the ranks share. If the others map the root's input, or read it by cross-memory attach,
@@ -253,15 +254,15 @@ routine direct_gather(group_link<T> lane, shm_group& b, gather_args a) {
 /// of the longest block but its own. If the root alone knows the lengths of the blocks, a table of them follows the
 /// chunks.
 template <mapped_transport T>
-routine direct_scatter(group_link<T> lane, shm_group& b, scatter_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_scatter(group_link<T> link, shm_group& b, scatter_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   if (a.blocks.equal() && b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
-    co_await detail::scatter_at_root(lane, m, b, a);
+    co_await detail::scatter_at_root(link, m, b, a);
   else
-    co_await detail::scatter_at_rank(lane, m, b, a);
+    co_await detail::scatter_at_rank(link, m, b, a);
 }
 
 }  // namespace tutti::algo

@@ -23,21 +23,21 @@ namespace detail {
 template <mapped_transport T>
 bool is_whole(const T& link, const all_reduce_args& a, int ranks) noexcept {
   const std::size_t bytes = a.out.bytes(), element = a.out.element_bytes;
-  return bytes <= one_shot_piece(element) * element && one_shot_pays(bytes, ranks) &&
+  return bytes <= one_shot_chunk(element) * element && one_shot_pays(bytes, ranks) &&
          (!link.locate(a.in.data, bytes) || !link.locate(a.out.data, bytes));
 }
 
 /// Does what begin_small() does, for a call for which is_whole() is true.
 template <mapped_transport T>
-progress begin_whole(const group_link<T>& lane, shm_group& b, const all_reduce_args& a, int spin_limit) noexcept {
-  const shm_call<T> m{lane, b, a};
+progress begin_whole(const group_link<T>& link, shm_group& b, const all_reduce_args& a, int spin_limit) noexcept {
+  const shm_call<T> m{link, b, a};
   const std::size_t bytes = a.out.bytes();
   const std::uint64_t step = m.next();
   b.stage(m.own_slot(bytes), a.in.data, bytes);
-  m.post({shm_group::nowhere, shm_group::nowhere});
-  if (calls_user(a.op.kind) || !b.sees(0, m.size(), spin_limit, bytes)) return progress::posted;
+  m.post({shm_group::no_offset, shm_group::no_offset});
+  if (calls_user(a.op.kind) || !b.test(0, m.size(), spin_limit, bytes)) return progress::posted;
   for (int r = 0; r < m.size(); ++r)
-    if (b.descriptor_of(r, step).in != shm_group::nowhere) return progress::posted;
+    if (b.descriptor_of(r, step).in != shm_group::no_offset) return progress::posted;
   a.op.fold_all(m.from_others(a.in.data, [&](int r) { return m.slot(r, step, bytes); }), m.size(), a.out.data,
                 a.out.count, a.op.context.data());
   b.timer().count(bytes);
@@ -59,10 +59,10 @@ bool may_begin(const T& link, const shm_group& b, const Args& a, int rank, int r
 /// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `spin_limit` polls. The
 /// caller passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
 template <mapped_transport T, class Args>
-progress begin(const group_link<T>& lane, shm_group& b, const Args& a, int spin_limit) noexcept {
+progress begin(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
-    if (!is_unmapped(a)) return detail::begin_whole(lane, b, a, spin_limit);
-  return begin_small(lane, b, a, spin_limit);
+    if (!is_unmapped(a)) return detail::begin_whole(link, b, a, spin_limit);
+  return begin_small(link, b, a, spin_limit);
 }
 
 }  // namespace tutti::algo

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/shm/fold_piece.hpp>
+#include <tutti/algo/shm/fold_chunk.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/args.hpp>
@@ -17,7 +17,7 @@ struct list_place {
   std::uint64_t where, bytes;
 };
 
-/// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or shm_group::nowhere if one
+/// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or shm_group::no_offset if one
 /// of them cannot be mapped, or if the slot is too small.
 template <mapped_transport T>
 std::uint64_t tell_places(const shm_call<T>& m, const buffer_list& list, std::byte* slot) noexcept {
@@ -26,7 +26,7 @@ std::uint64_t tell_places(const shm_call<T>& m, const buffer_list& list, std::by
     const auto item = list[i];
     if (item.empty()) continue;
     const list_place p{m.place(item.data(), item.size()), item.size()};
-    if (p.where == shm_group::nowhere || (told + 1) * sizeof p > shm_group::slot_bytes) return shm_group::nowhere;
+    if (p.where == shm_group::no_offset || (told + 1) * sizeof p > shm_group::slot_bytes) return shm_group::no_offset;
     std::memcpy(slot + told++ * sizeof p, &p, sizeof p);
   }
   return told;
@@ -53,11 +53,11 @@ bool find_bytes(list_cursor& c, const shm_call<T>& m, int rank) noexcept {
   return c.at != nullptr && c.left != 0;
 }
 
-enum class list_fold { done, unwelcome, foreign };
+enum class list_fold { done, revoked, foreign };
 
 /// Folds `count` elements, from `begin` on, of the lists that all ranks have described with `step`, and stores the
 /// result to all of them. Nothing is staged. `cursors` has room for one per rank. Returns `foreign` if a rank's places
-/// are not those of such a list, with that rank in `rank`; `unwelcome` if some rank failed meanwhile.
+/// are not those of such a list, with that rank in `rank`; `revoked` if some rank failed meanwhile.
 template <mapped_transport T>
 list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t step, std::size_t begin,
                             std::size_t count, std::size_t element, const reduction& with, list_cursor* cursors,
@@ -77,26 +77,26 @@ list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t st
     }
     cursors[rank] = c;
   }
-  const shm_group::visit visit{b};
-  const std::size_t most = whole_elements(shm_group::visit_bytes, element) * element;
+  const shm_group::access_epoch access{b};
+  const std::size_t most = whole_elements(shm_group::access_bytes, element) * element;
   for (std::size_t left = count * element; left != 0;) {
-    std::size_t piece = (std::min)(left, most);
+    std::size_t chunk = (std::min)(left, most);
     room.operands.clear();
     room.results.clear();
     for (rank = 0; rank < m.size(); ++rank) {
       list_cursor& c = cursors[rank];
       if (!find_bytes(c, m, rank)) return list_fold::foreign;
-      piece = (std::min)(piece, c.left);
+      chunk = (std::min)(chunk, c.left);
       room.operands.push_back(c.at);
       room.results.push_back(c.at);
     }
-    if (!visit.welcome()) return list_fold::unwelcome;
-    fold_piece(b, piece / element, stores::ordinary, with);
+    if (!access.permitted()) return list_fold::revoked;
+    fold_chunk(b, chunk / element, stores::ordinary, with);
     for (int r = 0; r < m.size(); ++r) {
-      cursors[r].at += piece;
-      cursors[r].left -= piece;
+      cursors[r].at += chunk;
+      cursors[r].left -= chunk;
     }
-    left -= piece;
+    left -= chunk;
   }
   return list_fold::done;
 }

@@ -13,7 +13,7 @@ namespace detail {
 /// only the root waits.
 template <mapped_transport T>
 routine reduce_at_root(shm_call<T> m, shm_group& b, reduce_args a) {
-  const std::size_t element = a.in.element_bytes, most = one_shot_piece(element);
+  const std::size_t element = a.in.element_bytes, most = one_shot_chunk(element);
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
     const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
     const std::byte* const own = at(a.in.data, done * element);
@@ -22,7 +22,7 @@ routine reduce_at_root(shm_call<T> m, shm_group& b, reduce_args a) {
     if (m.rank() != a.root) b.stage(slot, own, bytes);
     m.post();
     if (m.rank() != a.root) continue;
-    co_await m.everyone(step, bytes <= few_lines ? bytes : 0);
+    co_await m.wait_all(step, bytes <= few_lines ? bytes : 0);
     a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, bytes); }), m.size(),
                   at(a.out.data, done * element), count, a.op.context.data());
   }
@@ -44,12 +44,12 @@ routine reduce_slot(shm_call<T> m, shm_group& b, reduce_args a, std::size_t done
   b.stage(slot, in, from);
   b.stage(slot + to, in + to, bytes - to);
   m.post();
-  co_await m.everyone(step);
+  co_await m.wait_all(step);
   a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step, bytes) + from; }), m.size(),
                 (root ? out : m.own_slot(bytes)) + from, cut.size(mine), a.op.context.data());
   m.post();
   if (!root) co_return;
-  co_await m.everyone(step + 1);
+  co_await m.wait_all(step + 1);
   for (std::size_t r = 0; r < cut.parts; ++r)
     if (r != mine)
       copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1, bytes) + cut.begin(r) * element,
@@ -63,21 +63,21 @@ routine reduce_slot(shm_call<T> m, shm_group& b, reduce_args a, std::size_t done
 /// output. Otherwise, with two ranks, chunks of 128 KiB that the root folds, one round each; with more, slots of 256
 /// KiB: each rank folds 1/n of a slot, in two rounds, and only the root waits in the second.
 template <mapped_transport T>
-routine direct_reduce(group_link<T> lane, shm_group& b, reduce_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_reduce(group_link<T> link, shm_group& b, reduce_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
-  if (bytes <= detail::one_meeting) {
+  if (bytes <= detail::one_round_bytes) {
     if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
     co_await detail::reduce_at_root(m, b, a);
     co_return;
   }
-  shm_group::exposure shown{b, lane.link()};
+  shm_group::exposure_epoch shown{b, link.link()};
   const std::uint64_t input = m.place(a.in.data, bytes);
   // Only the root's output is used. The others describe their input twice, so that map_all() finds a mapped buffer.
   const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
-  co_await m.everyone(step);
+  co_await m.wait_all(step);
   auto& lists = b.room();
   if (m.map_all(step, &shm_group::buffer_descriptor::in, bytes, lists.in) &&
       m.map_all(step, &shm_group::buffer_descriptor::out, bytes, lists.out)) {
@@ -86,7 +86,7 @@ routine direct_reduce(group_link<T> lane, shm_group& b, reduce_args a) {
     lists.results.assign(1, lists.out[static_cast<std::size_t>(a.root)] + cut.begin(mine) * element);
     if (!detail::fold_mapped(b, cut.begin(mine), cut.size(mine), element, a.op)) co_await m.failure();
     const std::uint64_t end = m.post();
-    co_await m.everyone(end);
+    co_await m.wait_all(end);
     shown.close();
     co_return;
   }

@@ -16,11 +16,11 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
   const std::size_t element = a.in.element_bytes, most = whole_elements(shm_group::slot_bytes, element);
   if (b.choice_due(a.in.bytes())) co_await choose_staging(m, b);
   if (a.in.bytes() >= 4 * worth_mapping) {
-    shm_group::exposure shown{b, m.link()};
+    shm_group::exposure_epoch shown{b, m.link()};
     const bool apart = a.in.data != a.out.data;
     const std::uint64_t step =
-        m.post({apart ? m.place(a.in.data, a.in.bytes()) : shm_group::nowhere, shm_group::nowhere});
-    co_await m.everyone(step);
+        m.post({apart ? m.place(a.in.data, a.in.bytes()) : shm_group::no_offset, shm_group::no_offset});
+    co_await m.wait_all(step);
     auto& [operands, results, in, out] = b.room();
     const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, a.in.bytes(), in);
     if (mapped) {
@@ -28,7 +28,7 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
       results.assign(1, a.out.data);
       if (terms != 0 && !fold_mapped(b, 0, a.in.count, element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();
-      co_await m.everyone(end);
+      co_await m.wait_all(end);
     }
     shown.close();
     if (mapped) co_return;
@@ -40,7 +40,7 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
     std::byte* const slot = co_await m.free_slot(bytes);
     b.stage(slot, own, bytes);
     m.post();
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     if (terms != 0)
       a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, bytes); }), terms,
                     at(a.out.data, done * element), count, a.op.context.data());
@@ -52,8 +52,8 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
 /// Scan through memory that the ranks share, in rank order: rank r folds the first r + 1 inputs. Inputs that all ranks
 /// map, from 16 KiB on and not in place: two rounds, nothing staged. Otherwise in slots of 256 KiB, one round each.
 template <mapped_transport T>
-routine direct_scan(group_link<T> lane, shm_group& b, scan_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_scan(group_link<T> link, shm_group& b, scan_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   co_await detail::scan_over(m, b, a, m.rank() + 1);
@@ -61,8 +61,8 @@ routine direct_scan(group_link<T> lane, shm_group& b, scan_args a) {
 
 /// Exclusive scan, in the same way: rank r folds the inputs of the r ranks below it.
 template <mapped_transport T>
-routine direct_exclusive_scan(group_link<T> lane, shm_group& b, exclusive_scan_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_exclusive_scan(group_link<T> link, shm_group& b, exclusive_scan_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   co_await detail::scan_over(m, b, a, m.rank());

@@ -25,8 +25,8 @@ class small_call {
  public:
   small_call(const shm_call<T>& m, shm_group& b, const Args& a) noexcept
       : m_(m), b_(b), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
-    beside_ = x_.bytes <= shm_group::cell_bytes;
-    if constexpr (folds) beside_ = beside_ && element_of(a) % (2 * shm_group::cell_alignment) != 0;
+    inline_ = x_.bytes <= shm_group::payload_bytes;
+    if constexpr (folds) inline_ = inline_ && element_of(a) % (2 * shm_group::payload_alignment) != 0;
   }
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
@@ -34,10 +34,10 @@ class small_call {
   /// Returns the bytes of each slot to prefetch while it is written, 0 for none. In an all_reduce all ranks write
   /// equally much, so all is fetched; in other calls only slots of a few lines are.
   [[nodiscard]] std::size_t asked_for() const noexcept {
-    return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
+    return inline_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }
   void put(std::uint64_t step) const noexcept {
-    if (x_.puts) put_part(a_, x_, b_, beside_ ? m_.beside(m_.rank(), step) : m_.own_slot(x_.bytes));
+    if (x_.puts) put_part(a_, x_, b_, inline_ ? m_.inline_payload(m_.rank(), step) : m_.own_slot(x_.bytes));
   }
   /// Lists the places of a reduction's operands. Called while the others' data is on its way.
   [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
@@ -55,14 +55,14 @@ class small_call {
  private:
   static constexpr bool folds = requires(const Args& a) { a.op; };
   [[nodiscard]] const std::byte* place(int r, std::uint64_t step) const noexcept {
-    return beside_ ? m_.beside(r, step) : m_.slot(r, step, x_.bytes);
+    return inline_ ? m_.inline_payload(r, step) : m_.slot(r, step, x_.bytes);
   }
 
   const shm_call<T>& m_;
   shm_group& b_;
   const Args& a_;
   small_exchange x_;
-  bool beside_;
+  bool inline_;
 };
 
 }  // namespace detail
@@ -70,16 +70,16 @@ class small_call {
 /// Posts a small call whose shm group is clear, and completes it if the others are seen within `spin_limit` polls.
 /// Creating a coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
-progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int spin_limit) noexcept {
-  const detail::shm_call<T> m{lane, b, a};
+progress begin_small(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit) noexcept {
+  const detail::shm_call<T> m{link, b, a};
   const detail::small_call<T, Args> call{m, b, a};
   call.put(m.next());
   const std::uint64_t step = m.post();
   if constexpr (requires { a.op; })
     if (calls_user(a.op.kind)) return progress::posted;  // the user's function may throw
   const auto* const operands = call.operands(step);
-  if (call.first() != 0 || call.last() != m.size()) b.ask();
-  if (!b.sees(call.first(), call.last(), spin_limit)) return progress::posted;
+  if (call.first() != 0 || call.last() != m.size()) b.prefetch_flags();
+  if (!b.test(call.first(), call.last(), spin_limit)) return progress::posted;
   call.take(step, operands);
   b.timer().count(call.bytes());
   return progress::all;
@@ -89,26 +89,26 @@ progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int
 /// rank order. One round, in which each rank waits only for the ranks that it takes data from: in a scan for those
 /// below, as root of a broadcast for none.
 template <mapped_transport T, class Args>
-routine direct_small(group_link<T> lane, shm_group& b, Args a, progress so_far = progress::nothing) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_small(group_link<T> link, shm_group& b, Args a, progress so_far = progress::nothing) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   if (so_far == progress::nothing) m.begin(a);
   const detail::small_call<T, Args> call{m, b, a};
   if (so_far == progress::nothing) {
-    co_await m.everyone(b.step());
+    co_await m.wait_all(b.step());
     call.put(m.next());
     m.post();
   }
   const std::uint64_t step = b.step();
-  co_await m.those(call.first(), call.last(), step, call.asked_for());
+  co_await m.wait_range(call.first(), call.last(), step, call.asked_for());
   call.take(step, call.operands(step));
   if (b.choice_due(call.bytes())) co_await detail::choose_staging(m, b);
 }
 
 /// Barrier on the shm group: each rank posts a step and reads the others' flags. One round.
 template <mapped_transport T>
-routine direct_barrier(group_link<T> lane, shm_group& b) {
-  return direct_small(lane, b, barrier_args{});
+routine direct_barrier(group_link<T> link, shm_group& b) {
+  return direct_small(link, b, barrier_args{});
 }
 
 }  // namespace tutti::algo

@@ -69,7 +69,7 @@ inline small_exchange exchange_of(const barrier_args&, int, int ranks) noexcept 
 
 /// Returns the exchange in which each rank takes, of every rank's input, all or the block that is for it.
 template <class Args>
-small_exchange everyones_input(const Args& a, std::size_t begin, std::size_t taken, int ranks) noexcept {
+small_exchange all_inputs(const Args& a, std::size_t begin, std::size_t taken, int ranks) noexcept {
   return {.bytes = a.in.bytes(),
           .begin = begin,
           .taken = taken,
@@ -79,30 +79,30 @@ small_exchange everyones_input(const Args& a, std::size_t begin, std::size_t tak
           .out = a.out.data};
 }
 inline small_exchange exchange_of(const all_reduce_args& a, int, int ranks) noexcept {
-  return everyones_input(a, 0, a.in.bytes(), ranks);
+  return all_inputs(a, 0, a.in.bytes(), ranks);
 }
 inline small_exchange exchange_of(const all_gather_args& a, int, int ranks) noexcept {
-  return everyones_input(a, 0, a.in.bytes(), ranks);
+  return all_inputs(a, 0, a.in.bytes(), ranks);
 }
 inline small_exchange exchange_of(const reduce_scatter_args& a, int me, int ranks) noexcept {
-  small_exchange x = everyones_input(a, static_cast<std::size_t>(me) * a.out.bytes(), a.out.bytes(), ranks);
+  small_exchange x = all_inputs(a, static_cast<std::size_t>(me) * a.out.bytes(), a.out.bytes(), ranks);
   x.count = a.out.count;
   return x;
 }
 inline small_exchange exchange_of(const all_to_all_args& a, int me, int ranks) noexcept {
   const std::size_t block = a.in_blocks.size(0) * a.in.element_bytes;
-  return everyones_input(a, static_cast<std::size_t>(me) * block, block, ranks);
+  return all_inputs(a, static_cast<std::size_t>(me) * block, block, ranks);
 }
 
 inline small_exchange exchange_of(const all_gather_v_args& a, int, int ranks) noexcept {
-  small_exchange x = everyones_input(a, 0, a.in.bytes(), ranks);
+  small_exchange x = all_inputs(a, 0, a.in.bytes(), ranks);
   x.bytes = a.blocks.longest() * a.in.element_bytes;
   x.taken = 0;
   return x;
 }
 inline small_exchange exchange_of(const reduce_scatter_v_args& a, int me, int ranks) noexcept {
   const std::size_t element = a.out.element_bytes;
-  small_exchange x = everyones_input(a, sum_of(a.blocks, me) * element, a.out.bytes(), ranks);
+  small_exchange x = all_inputs(a, sum_of(a.blocks, me) * element, a.out.bytes(), ranks);
   x.bytes = sum_of(a.blocks, ranks) * element;
   x.count = a.out.count;
   return x;
@@ -113,12 +113,12 @@ inline small_exchange exchange_of(const all_reduce_coalesced_args& a, int, int r
 
 /// Scan: each rank sends its input to itself and all higher ranks.
 inline small_exchange exchange_of(const scan_args& a, int me, int ranks) noexcept {
-  small_exchange x = everyones_input(a, 0, a.in.bytes(), me + 1);
+  small_exchange x = all_inputs(a, 0, a.in.bytes(), me + 1);
   x.puts = me + 1 < ranks;
   return x;
 }
 inline small_exchange exchange_of(const exclusive_scan_args& a, int me, int ranks) noexcept {
-  small_exchange x = everyones_input(a, 0, a.in.bytes(), me);
+  small_exchange x = all_inputs(a, 0, a.in.bytes(), me);
   x.puts = me + 1 < ranks;
   return x;
 }
@@ -127,7 +127,7 @@ inline small_exchange exchange_of(const exclusive_scan_args& a, int me, int rank
 template <class Args>
 small_exchange to_root(const Args& a, int me, int ranks) noexcept {
   const bool root = me == a.root;
-  small_exchange x = everyones_input(a, 0, a.in.bytes(), root ? ranks : 0);
+  small_exchange x = all_inputs(a, 0, a.in.bytes(), root ? ranks : 0);
   x.puts = !root;
   return x;
 }

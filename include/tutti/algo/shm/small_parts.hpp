@@ -2,9 +2,9 @@
 #include <cstddef>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/shm/buffer_list_cursor.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/group.hpp>
-#include <tutti/algo/shm/list_walk.hpp>
 #include <tutti/algo/shm/small_exchange.hpp>
 #include <tutti/core/args.hpp>
 
@@ -38,8 +38,8 @@ inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, sh
 }
 inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, shm_group& b,
                      std::byte* to) noexcept {
-  list_walk{a.data}.next(x.bytes,
-                         [&](auto piece, std::size_t offset) { b.stage(to + offset, piece.data(), piece.size()); });
+  buffer_list_cursor{a.data}.next(
+      x.bytes, [&](auto chunk, std::size_t offset) { b.stage(to + offset, chunk.data(), chunk.size()); });
 }
 
 /// Returns the part that this rank takes of its own input.
@@ -69,9 +69,9 @@ void fold_parts(const Args& a, const small_exchange& x, const shm_call<T>&, cons
 template <mapped_transport T, class Place>
 void fold_parts(const all_reduce_coalesced_args& a, const small_exchange& x, const shm_call<T>& m, const void* const*,
                 Place place) {
-  list_walk{a.data}.next(x.bytes, [&](auto piece, std::size_t offset) {
-    a.op.fold_all(m.from_others(piece.data(), [&](int r) { return place(r) + offset; }), m.size(), piece.data(),
-                  piece.size() / a.data.element_bytes, a.op.context.data());
+  buffer_list_cursor{a.data}.next(x.bytes, [&](auto chunk, std::size_t offset) {
+    a.op.fold_all(m.from_others(chunk.data(), [&](int r) { return place(r) + offset; }), m.size(), chunk.data(),
+                  chunk.size() / a.data.element_bytes, a.op.context.data());
   });
 }
 

@@ -12,25 +12,25 @@ namespace tutti::algo {
 /// cross-memory attach, if the longest block has 4 KiB or more, are copied from where they are: two rounds. Otherwise
 /// in slots of 256 KiB: each rank stages its block and copies the others' out, one round per slot of the longest block.
 template <mapped_transport T>
-routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_all_gather_v(group_link<T> link, shm_group& b, all_gather_v_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes(), longest = a.blocks.longest() * element;
   if (b.choice_due(longest)) co_await detail::choose_staging(m, b);
   if (longest >= worth_mapping) {
-    shm_group::exposure shown{b, lane.link()};
+    shm_group::exposure_epoch shown{b, link.link()};
     const std::uint64_t here =
         mine == 0 ? 0 : detail::place_or_lend_block(m, b, a.in.data, mine, longest, a.out.bytes());
-    const std::uint64_t step = m.post({here, shm_group::nowhere});
-    co_await m.everyone(step);
-    const bool all = m.all_noted(step);
+    const std::uint64_t step = m.post({here, shm_group::no_offset});
+    co_await m.wait_all(step);
+    const bool all = m.all_described(step);
     if (all) {
-      const status how = detail::copy_noted(lane, m, b, step, a.blocks, a.in, a.out);
+      const status how = detail::copy_noted(link, m, b, step, a.blocks, a.in, a.out);
       if (!how.ok()) co_await detail::give_up(m, how);
       const std::uint64_t end = m.post();
-      co_await m.everyone(end);
+      co_await m.wait_all(end);
     }
     shown.close();
     if (all) co_return;
@@ -40,15 +40,15 @@ routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args 
     const std::uint64_t step = m.next();
     std::byte* const slot = co_await m.free_slot(place);
     const std::byte* const own = at(a.in.data, (std::min)(done, mine));
-    b.stage(slot, own, piece_of(mine, done, shm_group::slot_bytes));
+    b.stage(slot, own, chunk_size(mine, done, shm_group::slot_bytes));
     m.post();
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.blocks.size(r) * element;
       const auto rank = static_cast<int>(r);
       if (done < bytes)
         copy_bytes(at(a.out.data, a.blocks.begin(r) * element + done),
-                   rank == m.rank() ? own : m.slot(rank, step, place), piece_of(bytes, done, shm_group::slot_bytes));
+                   rank == m.rank() ? own : m.slot(rank, step, place), chunk_size(bytes, done, shm_group::slot_bytes));
     }
   }
 }
@@ -58,8 +58,8 @@ routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args 
 /// each rank stages a chunk of every block, 1/n of a slot of 256 KiB, and folds the chunks of its own block: one round
 /// per such chunk of the longest block.
 template <mapped_transport T>
-routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter_v_args a) {
-  detail::shm_turn<T> turn{lane, b};
+routine direct_reduce_scatter_v(group_link<T> link, shm_group& b, reduce_scatter_v_args a) {
+  detail::shm_turn<T> turn{link, b};
   const detail::shm_call<T> m = co_await turn.enter();
   m.begin(a);
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
@@ -68,18 +68,18 @@ routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter
   for (std::size_t r = 0; r < n; ++r) total += a.blocks.size(r) * element;
   if (b.choice_due(total)) co_await detail::choose_staging(m, b);
   if (total >= worth_mapping) {
-    shm_group::exposure shown{b, lane.link()};
+    shm_group::exposure_epoch shown{b, link.link()};
     const bool one_behind_the_other = a.blocks.offsets().empty();  // offsets may differ between ranks
     const std::uint64_t step =
-        m.post({one_behind_the_other ? m.place(a.in.data, total) : shm_group::nowhere, shm_group::nowhere});
-    co_await m.everyone(step);
+        m.post({one_behind_the_other ? m.place(a.in.data, total) : shm_group::no_offset, shm_group::no_offset});
+    co_await m.wait_all(step);
     const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, total, b.room().in);
     if (mapped) {
       // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);
       if (!detail::fold_mapped(b, a.blocks.begin(mine), a.out.count, element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();
-      co_await m.everyone(end);
+      co_await m.wait_all(end);
     }
     shown.close();
     if (mapped) co_return;
@@ -92,13 +92,13 @@ routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter
     for (std::size_t r = 0; r < n; ++r)
       if (r != mine && done < a.blocks.size(r))
         b.stage(slot + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
-                piece_of(a.blocks.size(r), done, most) * element);
+                chunk_size(a.blocks.size(r), done, most) * element);
     m.post();
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     if (done < a.out.count)
       a.op.fold_all(m.from_others(at(a.in.data, (a.blocks.begin(mine) + done) * element),
                                   [&](int r) { return m.slot(r, step, n * part) + mine * part; }),
-                    m.size(), at(a.out.data, done * element), piece_of(a.out.count, done, most), a.op.context.data());
+                    m.size(), at(a.out.data, done * element), chunk_size(a.out.count, done, most), a.op.context.data());
   }
 }
 

@@ -9,13 +9,13 @@
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
-#include <tutti/backend/control_lane.hpp>
 #include <tutti/backend/interruptible_sleep.hpp>
 #include <tutti/backend/nccl/place.hpp>
 #include <tutti/backend/nccl/queue.hpp>
 #include <tutti/backend/nccl/session.hpp>
 #include <tutti/backend/nccl/shutdown.hpp>
 #include <tutti/backend/nccl/types.hpp>
+#include <tutti/backend/world_view.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/device_memory.hpp>
@@ -48,7 +48,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   using finish_fn = status (*)(nccl_driver&, const void* args) noexcept;
 
   /// Attaches to the engine. Throws error{device} or {out_of_resources}.
-  nccl_driver(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<control_lane> control)
+  nccl_driver(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<world_view> control)
       : base(std::move(home), place, std::move(control)), scratch_(place.device, 1) {
     engine_->attach(*this);
   }

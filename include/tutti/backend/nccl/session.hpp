@@ -6,13 +6,13 @@
 #include <vector>
 
 #include <tutti/async/engine.hpp>
-#include <tutti/backend/control_lane.hpp>
 #include <tutti/backend/nccl/connection.hpp>
 #include <tutti/backend/nccl/feature.hpp>
 #include <tutti/backend/nccl/pending_error.hpp>
 #include <tutti/backend/nccl/place.hpp>
 #include <tutti/backend/nccl/queue.hpp>
 #include <tutti/backend/nccl/types.hpp>
+#include <tutti/backend/world_view.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/cuda/device_guard.hpp>
@@ -27,7 +27,7 @@ namespace tutti::detail {
 template <nccl_functions Api, class Driver>
 class nccl_session {
  public:
-  nccl_session(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<control_lane> control)
+  nccl_session(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<world_view> control)
       : engine_(std::move(home)),
         control_(std::move(control)),
         place_(place),
@@ -39,7 +39,7 @@ class nccl_session {
   [[nodiscard]] engine& home() noexcept { return *engine_; }
   [[nodiscard]] status failure() const noexcept { return failure_; }
   [[nodiscard]] const std::string& words() const noexcept { return words_; }
-  [[nodiscard]] const control_lane* control() const noexcept { return control_.get(); }
+  [[nodiscard]] const world_view* control() const noexcept { return control_.get(); }
   [[nodiscard]] nccl_comm comm() const noexcept { return connection_.comm(); }
 
   /// Begins to connect to the other ranks; called by all ranks. connected() returns true once they have connected.
@@ -88,7 +88,7 @@ class nccl_session {
   void time_out(const char* words) noexcept { suspected_ ? condemn() : fail({errc::timed_out}, words); }
 
   /// Records the first failure, which ends everything: here once the device has stopped, on the peers through the
-  /// host's world (backend/control_lane.hpp).
+  /// host's world (backend/world_view.hpp).
   void fail(status why, const char* words = "") noexcept {
     if (!failure_.ok()) return;
     if (why.peer < 0 && (why.code == errc::device || why.code == errc::out_of_resources)) why.peer = place_.world_rank;
@@ -168,7 +168,7 @@ class nccl_session {
   }
 
   std::shared_ptr<engine> engine_;
-  std::unique_ptr<control_lane> control_;
+  std::unique_ptr<world_view> control_;
   nccl_place place_;
   traffic traffic_;
   nccl_connection<Api> connection_;

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include <tutti/backend/bounded_call.hpp>
-#include <tutti/backend/control_lane.hpp>
 #include <tutti/backend/nccl/basic_nccl.hpp>
+#include <tutti/backend/world_view.hpp>
 #include <tutti/bootstrap/nccl/device_inventory.hpp>
 #include <tutti/bootstrap/nccl/environment.hpp>
 #include <tutti/communicator.hpp>
@@ -169,7 +169,7 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
   std::shared_ptr<nccl_driver<Api>> made;
   std::exception_ptr failed;
   try {
-    made = std::make_shared<nccl_driver<Api>>(beside.shared_engine(), place, beside.make_control_lane());
+    made = std::make_shared<nccl_driver<Api>>(beside.shared_engine(), place, beside.make_world_view());
   } catch (...) {
     failed = std::current_exception();
   }

@@ -133,7 +133,7 @@ class roll_call {
 
  private:
   static constexpr duration slice = std::chrono::milliseconds{100};
-  static constexpr std::size_t piece_bytes = std::size_t{1} << 19U;
+  static constexpr std::size_t chunk_bytes = std::size_t{1} << 19U;
 
   static std::span<const std::byte> one_byte() noexcept {
     static constexpr std::byte one{1};
@@ -195,10 +195,10 @@ class roll_call {
   void write_list(const std::vector<detail::blob>& entries) {
     const detail::blob list = detail::encode_list(entries);
     const std::span<const std::byte> all{list};
-    for (std::size_t at = piece_bytes, i = 1; at < all.size(); at += piece_bytes, ++i)
-      store_->set(key("more/" + std::to_string(i)), all.subspan(at, (std::min)(piece_bytes, all.size() - at)));
+    for (std::size_t at = chunk_bytes, i = 1; at < all.size(); at += chunk_bytes, ++i)
+      store_->set(key("more/" + std::to_string(i)), all.subspan(at, (std::min)(chunk_bytes, all.size() - at)));
     const auto head = detail::encode_list_head(static_cast<std::uint32_t>(entries.size()), all.size(),
-                                               all.first((std::min)(piece_bytes, all.size())));
+                                               all.first((std::min)(chunk_bytes, all.size())));
     check(store_->compare_set(key("verdict"), {}, head));
   }
 

@@ -20,7 +20,7 @@ concept measurable = std::floating_point<T> || std::same_as<T, float16> || std::
 
 namespace detail {
 
-__device__ inline gradient_measure from_lane(const gradient_measure& m, unsigned below) {
+__device__ inline gradient_measure from_link(const gradient_measure& m, unsigned below) {
   return {
       __shfl_down_sync(0xffffffffu, m.squares, below),
       static_cast<std::uint64_t>(__shfl_down_sync(0xffffffffu, static_cast<unsigned long long>(m.not_finite), below))};
@@ -33,7 +33,7 @@ __device__ gradient_measure block_sum(gradient_measure m) {
   __shared__ double squares[warps];
   __shared__ std::uint64_t not_finite[warps];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (unsigned below = 16; below != 0; below /= 2) m = m + from_lane(m, below);
+  for (unsigned below = 16; below != 0; below /= 2) m = m + from_link(m, below);
   __syncthreads();  // the last sum has been read
   if (lane == 0) {
     squares[warp] = m.squares;
@@ -42,7 +42,7 @@ __device__ gradient_measure block_sum(gradient_measure m) {
   __syncthreads();
   if (warp == 0) {
     m = lane < warps ? gradient_measure{squares[lane], not_finite[lane]} : gradient_measure{};
-    for (unsigned below = warps / 2; below != 0; below /= 2) m = m + from_lane(m, below);
+    for (unsigned below = warps / 2; below != 0; below /= 2) m = m + from_link(m, below);
   }
   return m;
 }

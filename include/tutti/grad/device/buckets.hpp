@@ -120,7 +120,7 @@ class device_buckets {
   template <class T>
   operation reduce(std::size_t b) {
     const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
-    weights_.template settle<double>();  // blocks the host here, not at a later mark: see reducer
+    weights_.template await_weights<double>();  // blocks the host here, not at a later mark: see reducer
     arena_.follow(from_[b]);
     if (weights_.share() == 0) arena_.zero_bucket(b);  // 0 x NaN would be NaN
     if (b + 1 != from_.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));

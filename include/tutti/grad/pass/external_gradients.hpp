@@ -30,7 +30,7 @@ class external_gradients {
   template <class T>
   [[nodiscard]] external_segments list(const bucket& k, double factor) noexcept {
     if (k.slots.empty()) return {};
-    displaced_part* const first = parts_.data() + place_[static_cast<std::size_t>(k.slots.front().parameter)];
+    external_segment* const first = parts_.data() + place_[static_cast<std::size_t>(k.slots.front().parameter)];
     external_segments found{first, 0, factor == 1 ? nullptr : &scaled<T>, factor};
     for (const bucket_slot& s : k.slots)
       if (const void* p = at_[static_cast<std::size_t>(s.parameter)]; p && s.count != 0)
@@ -44,9 +44,9 @@ class external_gradients {
     multiply(static_cast<const T*>(from), static_cast<T*>(to), count, by);
   }
 
-  std::vector<const void*> at_;        // by parameter
-  std::vector<std::size_t> place_;     // index of each parameter, counted bucket by bucket
-  std::vector<displaced_part> parts_;  // in the order of place_
+  std::vector<const void*> at_;          // by parameter
+  std::vector<std::size_t> place_;       // index of each parameter, counted bucket by bucket
+  std::vector<external_segment> parts_;  // in the order of place_
 };
 
 }  // namespace tutti::grad

@@ -75,14 +75,14 @@ class weight_sync {
       if (!own_collective_ && b == carrier_) weight_digits::put(weight_, tail);
   }
 
-  /// Returns true if before() of T will not change any more in this pass.
+  /// Returns true if prescale() of T will not change any more in this pass.
   template <class T>
-  [[nodiscard]] bool settled() const noexcept {
+  [[nodiscard]] bool factor_known() const noexcept {
     return !exchange_ || factor_ == 0 || !waits<T>();
   }
   /// Waits until all ranks have begun, if a bucket of T depends on that; called before it is launched.
   template <class T>
-  void settle() {
+  void await_weights() {
     if (!exchange_ || !waits<T>()) return;
     std::exchange(exchange_, std::nullopt)->wait();
     received();
@@ -94,12 +94,12 @@ class weight_sync {
   /// Learns the weights from their bucket, after the last bucket has ended.
   void learn_from(const arena& memory) noexcept;
 
-  /// Returns the factor of gradients of T before the sum; after settle().
+  /// Returns the factor of gradients of T before the sum; after await_weights().
   template <class T>
-  [[nodiscard]] double before() const noexcept {
+  [[nodiscard]] double prescale() const noexcept {
     return factor_ / common_ / predivide_ / unit<T>();
   }
-  /// Returns the divisor that a hook applies to sums of T; after settle().
+  /// Returns the divisor that a hook applies to sums of T; after await_weights().
   template <class T>
   [[nodiscard]] double divisor() const noexcept {
     if (how_ == scaling::averaged) return ranks_;
@@ -107,14 +107,14 @@ class weight_sync {
   }
   /// Returns the divisor that is left to apply, once the sum of the weights is known.
   template <class T>
-  [[nodiscard]] double after() const noexcept {
+  [[nodiscard]] double remaining_divisor() const noexcept {
     return divisor<T>() == 1 ? whole<T>() : 1;
   }
 
   /// Return this rank's share and the even share. share() is the factor of this rank's gradients, which is the weight
   /// if they are means, over the sum of all weights; 0 if all weights are 0. even_share() is the same if all ranks with
-  /// a weight have an equal share, else 0; it is equal on all ranks. After settle(), if the weights have a collective
-  /// of their own.
+  /// a weight have an equal share, else 0; it is equal on all ranks. After await_weights(), if the weights have a
+  /// collective of their own.
   [[nodiscard]] double share() const noexcept { return total_ > 0 ? factor_ / common_ / shares_ : 0; }
   [[nodiscard]] double even_share() const noexcept {
     return total_ > 0 && range_.least == range_.most ? range_.most / common_ / shares_ : 0;
@@ -122,7 +122,7 @@ class weight_sync {
 
   /// Returns the sum of all ranks' weights in the last pass; 0 before the first.
   [[nodiscard]] double total() const noexcept { return total_; }
-  /// Returns the unit by which gradients of T are divided when they are sent; of float16, after before().
+  /// Returns the unit by which gradients of T are divided when they are sent; of float16, after prescale().
   template <class T>
   [[nodiscard]] double unit() const noexcept {
     return std::is_same_v<T, float16> ? unit_ : 1;

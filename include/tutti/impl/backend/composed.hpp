@@ -67,8 +67,8 @@ const std::shared_ptr<engine>& composed<T>::shared_engine() const noexcept {
   return shared_driver()->shared_home();
 }
 template <class T>
-std::unique_ptr<control_lane> composed<T>::make_control_lane() const {
-  return std::make_unique<driver_control_lane<driver<T>>>(shared_driver());
+std::unique_ptr<world_view> composed<T>::make_world_view() const {
+  return std::make_unique<driver_world_view<driver<T>>>(shared_driver());
 }
 template <class T>
 status composed<T>::failure() const noexcept {

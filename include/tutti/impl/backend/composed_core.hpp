@@ -58,7 +58,7 @@ class composed_core {
     if constexpr (mapped_transport<T>) driver_->link().forget(state_.shm_state);
     if (state_.members.context == 0) return;
     driver_->retire(state_.shm_state);
-    if (state_.memory) state_.memory->for_each_board([this](algo::shm_group& b) { driver_->retire(b); });
+    if (state_.memory) state_.memory->for_each_shm_group([this](algo::shm_group& b) { driver_->retire(b); });
   }
 
   [[nodiscard]] int rank() const noexcept { return state_.members.rank; }
@@ -253,7 +253,7 @@ class composed_core {
   void look_around() {
     if constexpr (on_machines) {
       auto map = algo::node_map::of(driver_->link(), members());
-      state_.machines = map.machines;
+      state_.machines = map.nodes;
       state_.even = map.even;
       if (map.layered()) {
         state_.memory = std::make_unique<algo::node_group>(members(), std::move(map));
@@ -292,7 +292,7 @@ class composed_core {
   /// Counts the call unless begin() has done so, and logs it for mismatch diagnosis. Returns its link.
   template <class Args>
   group_link<T> enter(op_state& s, const Args& a, algo::decision d) noexcept {
-    const group_link<T> l = d.is_begun() ? lane_of(a) : count_call(a);
+    const group_link<T> l = d.is_begun() ? link_of(a) : count_call(a);
     const algo::call_signature call = algo::call_of(state_.sequence, a);
     driver_->note_call(algo::noted(state_.members.context, call, d.via));
     if constexpr (!std::same_as<Args, barrier_args>)
@@ -306,10 +306,10 @@ class composed_core {
   [[gnu::always_inline]] group_link<T> count_call(const Args& a) noexcept {
     ++state_.sequence;
     if (state_.members.context == 0) driver_->link().note_issue(state_.sequence);
-    return lane_of(a);
+    return link_of(a);
   }
   template <class Args>
-  group_link<T> lane_of(const Args& a) const noexcept {
+  group_link<T> link_of(const Args& a) const noexcept {
     const std::uint64_t sequence = state_.sequence;
     return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).short_id()};
   }

@@ -161,11 +161,11 @@ auto reducer<Comm, Hook>::reduce(std::size_t b) -> operation {
   const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
   // Waits here, and does not leave this bucket to a later mark: its place among the collectives that the user issues
   // between marks must not depend on when messages arrive. (It does so if the number of buckets in flight is bounded.)
-  weights_.settle<T>();
+  weights_.await_weights<T>();
   for (const bucket_slot& s : k.slots)
     if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !external_.has(i))
-      multiply(arena_.gradient<T>(i), weights_.before<T>());
-  external_segments external = external_.template list<T>(k, weights_.before<T>());
+      multiply(arena_.gradient<T>(i), weights_.prescale<T>());
+  external_segments external = external_.template list<T>(k, weights_.prescale<T>());
   if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(external, {}), erase_type(elements));
   weights_.put(b, tail);
   if (last) {

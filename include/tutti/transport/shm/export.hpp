@@ -72,9 +72,9 @@ class shm_export {
     place.sign_in();
     std::vector<int> absent;
     for (int r = 1; r < layout_.ranks; ++r) absent.push_back(r);
-    std::vector<visit> served;
+    std::vector<served_member> served;
     const auto look_around = [&] {
-      hear(served, place);
+      read_complaints(served, place);
       look();
     };
     const auto give_up = [&](status why) noexcept {
@@ -102,7 +102,7 @@ class shm_export {
 
  private:
   /// Member that was given the segment, and may still say that it cannot use it.
-  struct visit {
+  struct served_member {
     int rank;
     os::fd socket;
   };
@@ -142,24 +142,24 @@ class shm_export {
   }
 
   template <class Look>
-  void serve(int listener, std::vector<int>& absent, std::vector<visit>& served, const shm_attachment& place,
+  void serve(int listener, std::vector<int>& absent, std::vector<served_member>& served, const shm_attachment& place,
              deadline until, Look look) {
     os::poller poller;
     poller.add(listener, os::interest::read, 0);
     const auto began = clock::now();
     for (deadline look_around = began; !absent.empty();) {
-      os::socket_result visitor = os::accept_connection(listener);
-      const bool came = static_cast<bool>(visitor.socket);
-      if (!came && visitor.error != EAGAIN)
+      os::socket_result member = os::accept_connection(listener);
+      const bool came = static_cast<bool>(member.socket);
+      if (!came && member.error != EAGAIN)
         place.give_up(errc::out_of_resources, 0,
                       describe(place.machine().front()) +
-                          " cannot hand out the shared memory of this machine: " + os::errno_text(visitor.error),
-                      visitor.error);
+                          " cannot hand out the shared memory of this machine: " + os::errno_text(member.error),
+                      member.error);
       if (came) {
-        const int r = recognize(visitor.socket.native(), place.machine(), absent);
+        const int r = recognize(member.socket.native(), place.machine(), absent);
         if (r >= 0) {
-          if (give(visitor.socket.native(), r, place, until)) std::erase(absent, r);
-          served.push_back({r, std::move(visitor.socket)});  // a member that has closed may have said why
+          if (give(member.socket.native(), r, place, until)) std::erase(absent, r);
+          served.push_back({r, std::move(member.socket)});  // a member that has closed may have said why
         }
       }
       const auto now = clock::now();
@@ -179,8 +179,8 @@ class shm_export {
   }
 
   /// Reads complaints of members that cannot use what they were given. Tells the other members, and throws the first.
-  static void hear(std::vector<visit>& served, const shm_attachment& place) {
-    for (visit& v : served) {
+  static void read_complaints(std::vector<served_member>& served, const shm_attachment& place) {
+    for (served_member& v : served) {
       detail::shm_handshake::encoded raw{};
       if (!v.socket || os::receive_some(v.socket.native(), raw).bytes != raw.size()) continue;
       v.socket.reset();
@@ -199,15 +199,15 @@ class shm_export {
   // Members that have yet to come are told the cause; without it they would blame the leader.
   void turn_away(int listener, std::vector<int>& absent, const shm_attachment& place, status why,
                  deadline until) const noexcept {
-    for (int visitors = 0; visitors < shm_layout::most_ranks || clock::now() < until;) {
-      const os::socket_result visitor = os::accept_connection(listener);
-      if (visitor.socket) {
-        ++visitors;
-        const int r = recognize(visitor.socket.native(), place.machine(), absent);
+    for (int refused = 0; refused < shm_layout::most_ranks || clock::now() < until;) {
+      const os::socket_result member = os::accept_connection(listener);
+      if (member.socket) {
+        ++refused;
+        const int r = recognize(member.socket.native(), place.machine(), absent);
         if (r < 0) continue;
         detail::shm_handshake hello = hello_for(r);
         hello.refusal = why;
-        (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
+        (void)os::send_descriptors(member.socket.native(), hello.encode(), {});
         std::erase(absent, r);
         continue;
       }
@@ -221,8 +221,8 @@ class shm_export {
   }
 
   // Only the kernel's credentials show reliably which process has connected.
-  static int recognize(int visitor, const roster& machine, const std::vector<int>& absent) noexcept {
-    const auto who = os::peer_credentials(visitor);
+  static int recognize(int member, const roster& machine, const std::vector<int>& absent) noexcept {
+    const auto who = os::peer_credentials(member);
     if (!who || who.uid != ::geteuid()) return -1;
     for (const int r : absent) {
       const rank_info& p = machine[static_cast<std::size_t>(r)];
@@ -241,7 +241,7 @@ class shm_export {
     return hello;
   }
 
-  [[nodiscard]] bool give(int visitor, int rank, const shm_attachment& place, deadline until) const {
+  [[nodiscard]] bool give(int member, int rank, const shm_attachment& place, deadline until) const {
     const auto hello = hello_for(rank).encode();
     std::vector<int> descriptors{place.segment().native()};
     for (const os::event_fd& bell : bells_) descriptors.push_back(bell.native());
@@ -249,7 +249,7 @@ class shm_export {
     std::span<const std::byte> payload{hello};
     while (!rest.empty()) {
       const auto some = rest.first((std::min)(rest.size(), os::max_passed_descriptors));
-      const os::io_result sent = os::send_descriptors(visitor, payload, some);
+      const os::io_result sent = os::send_descriptors(member, payload, some);
       if (sent.bytes == payload.size()) {
         rest = rest.subspan(some.size());
         payload = payload.first(1);

@@ -27,9 +27,9 @@ namespace detail {
 
 /// Connection of a member to the leader of its node, which hands out the shared memory. Its calls throw error when the
 /// leader has died or the deadline has passed.
-class shm_visit {
+class shm_import_client {
  public:
-  shm_visit(const roster& machine, deadline until) noexcept
+  shm_import_client(const roster& machine, deadline until) noexcept
       : machine_(machine), leader_(machine.front()), began_(clock::now()), until_(until) {}
 
   /// Connects to the leader's socket. Throws error{auth_failed} if the kernel says that it is another process's.
@@ -156,18 +156,18 @@ class shm_visit {
 
 /// Maps the segment that the leader has handed out, after checking that it is meant for this rank, and waits for the
 /// other ranks.
-inline shm_attachment take_place(shm_visit& visit, const shm_machine& machine, deadline until) {
-  const shm_handshake hello = visit.take_hello();
+inline shm_attachment take_place(shm_import_client& client, const shm_machine& machine, deadline until) {
+  const shm_handshake hello = client.take_hello();
   const auto ranks = machine.ranks.size();
   if (hello.ranks != ranks || hello.local_rank != static_cast<std::uint32_t>(machine.local_rank) ||
       (hello.bells != 0 && hello.bells != hello.ranks) || hello.heap_bytes > shm_layout::most_heap_bytes)
-    visit.fail_protocol("counts " + std::to_string(hello.ranks) + " ranks on this machine, this rank " +
-                        std::to_string(ranks));
+    client.fail_protocol("counts " + std::to_string(hello.ranks) + " ranks on this machine, this rank " +
+                         std::to_string(ranks));
   const auto layout = shm_layout::of(static_cast<int>(ranks), hello.heap_bytes);
   if (layout.area_bytes != hello.area_bytes || layout.heap_bytes != hello.heap_bytes)
-    visit.fail_protocol("lays out shared memory differently; build all ranks with the same tutti");
+    client.fail_protocol("lays out shared memory differently; build all ranks with the same tutti");
 
-  std::vector<os::fd> descriptors = visit.take_descriptors(1 + std::size_t{hello.bells});
+  std::vector<os::fd> descriptors = client.take_descriptors(1 + std::size_t{hello.bells});
   shm_attachment place{os::shm_segment::adopt(std::move(descriptors.front()), layout.bytes()), layout, machine.ranks,
                        machine.local_rank};
   std::vector<os::event_fd> bells;
@@ -190,15 +190,15 @@ inline shm_attachment take_place(shm_visit& visit, const shm_machine& machine, d
   const detail::shm_machine machine{all, rank};
   if (machine.local_rank == 0)
     throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_export");
-  detail::shm_visit visit{machine.ranks, until};
-  visit.connect(name);
+  detail::shm_import_client client{machine.ranks, until};
+  client.connect(name);
   try {
-    return detail::take_place(visit, machine, until);
+    return detail::take_place(client, machine, until);
   } catch (const error& e) {
-    visit.complain(e.cause());
+    client.complain(e.cause());
     throw;
   } catch (const std::bad_alloc&) {
-    visit.complain({errc::out_of_resources, 0, -1, ENOMEM});
+    client.complain({errc::out_of_resources, 0, -1, ENOMEM});
     throw;
   }
 }

@@ -72,7 +72,7 @@ class sim_stream {
   [[nodiscard]] std::uint64_t last_arrival() const noexcept { return last_arrival_; }
 
  private:
-  struct piece {
+  struct burst {
     std::uint64_t step, until;
   };
 
@@ -89,12 +89,12 @@ class sim_stream {
   sim_schedule* schedule_;
   int from_, to_;
   std::size_t capacity_ = std::size_t{1} << 20;
-  std::uint64_t slowness_;        // the most steps that a piece takes
+  std::uint64_t slowness_;        // the most steps that a burst takes
   std::uint64_t whole_ = 1;       // one of this number of pieces is not cut
   std::vector<std::byte> bytes_;  // what was not read yet, from begin_ on
   std::size_t begin_ = 0;
   std::uint64_t written_ = 0, arrived_ = 0, read_ = 0, last_arrival_ = 0;
-  std::deque<piece> coming_;
+  std::deque<burst> coming_;
   bool writer_waits_ = false;
 };
 

@@ -27,7 +27,7 @@ namespace tutti::detail {
 class tcp_acceptor {
  public:
   /// Connection that has proved to be a peer's.
-  struct guest {
+  struct peer {
     int rank = -1;
     os::fd connection;
     int rail = 0;  ///< the rail that it belongs to
@@ -39,7 +39,7 @@ class tcp_acceptor {
 
   /// Accepts some of the connections that wait at the listener; the poller names them `token` + place. Returns false if
   /// the process has no descriptors left.
-  bool let_in(int listener, os::poller& poller, std::uint64_t token, deadline now) noexcept {
+  bool accept_some(int listener, os::poller& poller, std::uint64_t token, deadline now) noexcept {
     constexpr int most_at_once = 16;
     for (int i = 0; i < most_at_once; ++i) {
       os::socket_result next = os::accept_connection(listener);
@@ -59,7 +59,7 @@ class tcp_acceptor {
         return false;
       }
       // A peer's claim comes with its connection, and keeps it from being cleared for the next one. Without a secret
-      // the claim is all that a peer says, and hear() takes it.
+      // the claim is all that a peer says, and continue_handshake() takes it.
       const bool here = terms_.how == wire::proof::hmac ? listen(p) : speak(p);
       if (!here || p.handshake->state() != wire::handshake_state::running) clear(p);
     }
@@ -73,12 +73,12 @@ class tcp_acceptor {
   }
 
   /// Continues the handshake at a place. Returns the connection once it has proved to be a peer's.
-  std::optional<guest> hear(std::size_t at) noexcept {
+  std::optional<peer> continue_handshake(std::size_t at) noexcept {
     if (at >= places_.size() || !places_[at].connection) return std::nullopt;
     place& p = places_[at];
     const bool here = listen(p);
     if (p.handshake->state() == wire::handshake_state::accepted && here) {
-      guest g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection), p.handshake->claim().connection};
+      peer g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection), p.handshake->claim().connection};
       clear(p);
       return g;
     }

@@ -46,8 +46,8 @@ class tcp_domain final : private tcp_stream::keeper {
         job_(std::move(job)),
         options_(detail::checked(options)),
         listener_(std::move(listener)),
-        hall_((std::max)(wire::few_stranger_places(), (3 + options.connections) * size()), own_terms(),
-              options.stranger),
+        acceptor_((std::max)(wire::few_stranger_places(), (3 + options.connections) * size()), own_terms(),
+                  options.stranger),
         links_(peers_.size()),
         blame_(rank, size()),
         poller_(options_.connections),
@@ -114,7 +114,7 @@ class tcp_domain final : private tcp_stream::keeper {
   /// Checks deadlines and peers. `awaits(peer)`: a transfer is pending; `left(peer)`: it said goodbye in its stream.
   template <class Awaits, class Left>
   void tick(deadline now, Awaits awaits, Left left) noexcept {
-    hall_.expire(now);
+    acceptor_.expire(now);
     if (std::exchange(door_shut_, false)) poller_.watch(listener_.native(), source::door, 0);
     int lost = -1;
     for (int p = 0; p < size(); ++p) {
@@ -128,7 +128,7 @@ class tcp_domain final : private tcp_stream::keeper {
         lost = p;
     }
     if (!cause_.ok() || closing_) return;
-    if (const int error = hall_.starved(); error != 0)
+    if (const int error = acceptor_.starved(); error != 0)
       for (tcp_link& l : links_)
         if (l.stream) l.stream->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
     if (lost >= 0) link(lost).stream->fail(link(lost).lost(who(lost), who(rank_)));
@@ -180,7 +180,7 @@ class tcp_domain final : private tcp_stream::keeper {
     linger(began, [this] { return !dialer_.busy() && everything_delivered(); });
     dialer_.hang_up();
     listener_.close();
-    hall_.clear();
+    acceptor_.clear();
     for (tcp_link& l : links_)
       if (l.stream) l.stream->close();
   }
@@ -240,7 +240,8 @@ class tcp_domain final : private tcp_stream::keeper {
     switch (tcp_poller::source_of(e)) {
       case source::door:
         look_soon_ = true;
-        if (hall_.let_in(listener_.native(), poller_.underlying(), tcp_poller::token(source::stranger), clock::now()))
+        if (acceptor_.accept_some(listener_.native(), poller_.underlying(), tcp_poller::token(source::stranger),
+                                  clock::now()))
           return;
         // Without descriptors, the connections that wait at the listener would wake this rank again and again.
         poller_.forget(listener_.native());
@@ -253,7 +254,8 @@ class tcp_domain final : private tcp_stream::keeper {
         drain_bell();
         return;
       case source::stranger:
-        if (auto guest = hall_.hear(static_cast<std::size_t>(tcp_poller::index_of(e)))) welcome(std::move(*guest));
+        if (auto peer = acceptor_.continue_handshake(static_cast<std::size_t>(tcp_poller::index_of(e))))
+          admit(std::move(*peer));
         return;
       case source::dial:
         look_soon_ = true;
@@ -322,7 +324,7 @@ class tcp_domain final : private tcp_stream::keeper {
     if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
-  void welcome(detail::tcp_acceptor::guest g) noexcept {
+  void admit(detail::tcp_acceptor::peer g) noexcept {
     look_soon_ = true;
     if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream) return;
     tcp_stream& stream = *link(g.rank).stream;
@@ -372,7 +374,7 @@ class tcp_domain final : private tcp_stream::keeper {
   tcp_job job_;
   tcp_options options_;
   tcp_listener listener_;
-  detail::tcp_acceptor hall_;
+  detail::tcp_acceptor acceptor_;
   std::vector<tcp_link> links_;
   detail::straggler_detector blame_;
   tcp_poller poller_;

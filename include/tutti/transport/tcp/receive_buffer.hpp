@@ -26,7 +26,7 @@ class receive_buffer {
   /// `spoilt` by bytes that a peer does not write.
   enum class ending : std::uint8_t { none, closed, cut, spoilt };
   /// Kind of what comes next; `nothing` if its header has not arrived completely.
-  enum class head : std::uint8_t { nothing, notice, piece, body, nonsense };
+  enum class head : std::uint8_t { nothing, notice, segment, body, nonsense };
 
   /// Bytes that are read ahead: room for a short message and all that stands before it. A long message is copied twice
   /// only this far.
@@ -48,8 +48,9 @@ class receive_buffer {
     const std::byte* at = ahead_->bytes + from_;
     const std::size_t there = to_ - from_;
     const auto first = std::to_integer<std::uint8_t>(*at);
-    if (first == piece::mark)
-      return there >= piece::encoded_bytes && there >= piece::head_bytes(at) ? head::piece : head::nothing;
+    if (first == segment_header::mark)
+      return there >= segment_header::encoded_bytes && there >= segment_header::head_bytes(at) ? head::segment
+                                                                                               : head::nothing;
     if (first == 0 || first > static_cast<std::uint8_t>(control_message::last_kind)) return head::nonsense;
     return there < control_message::encoded_bytes ? head::nothing : head::notice;
   }
@@ -67,13 +68,13 @@ class receive_buffer {
     return n;
   }
   /// Takes the header of the next segment. Returns nullopt, and spoils the connection, if something else comes next.
-  std::optional<piece> take_piece() noexcept {
-    const auto p = what() == head::piece ? decode<piece>() : std::nullopt;
+  std::optional<segment_header> take_segment_header() noexcept {
+    const auto p = what() == head::segment ? decode<segment_header>() : std::nullopt;
     if (!p) {
       spoil();
       return p;
     }
-    from_ += piece::head_bytes(ahead_->bytes + from_);
+    from_ += segment_header::head_bytes(ahead_->bytes + from_);
     left_ = p->bytes;
     return p;
   }
@@ -130,7 +131,8 @@ class receive_buffer {
         std::span<const std::byte, Record::encoded_bytes>{ahead_->bytes + from_, Record::encoded_bytes});
   }
 
-  // It begins at a cache line, because the kernel copies slowly to some bytes behind the start of a page (see piece).
+  // It begins at a cache line, because the kernel copies slowly to some bytes behind the start of a page (see
+  // segment_header).
   struct alignas(cache_line) lines {
     std::byte bytes[ahead_bytes];
   };

@@ -13,7 +13,7 @@ namespace tutti::detail {
 /// Segment header: stands before each segment of a byte stream that is dealt out to several connections. It has 8
 /// bytes, little-endian, and padding behind it if `padded` is set. It holds the length of the segment, and the rail of
 /// the next one, so that the reader always knows where to read.
-struct piece {
+struct segment_header {
   static constexpr std::size_t encoded_bytes = 8, padding_bytes = 128;
   static constexpr std::size_t most_bytes = std::size_t{1} << 30;
   static constexpr std::uint8_t mark = 0x70;  ///< the first byte; no control message begins with it
@@ -43,13 +43,13 @@ struct piece {
     return out;
   }
   /// Returns the header that these bytes encode; nullopt if they are not one.
-  static std::optional<piece> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
+  static std::optional<segment_header> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     wire::byte_reader r{in};
     const std::uint8_t first = r.u8(), next = r.u8();
     const std::uint16_t padded = r.u16();
     const std::uint32_t bytes = r.u32();
     if (first != mark || padded > 1 || bytes > most_bytes) return std::nullopt;
-    return piece{bytes, next, padded != 0};
+    return segment_header{bytes, next, padded != 0};
   }
 };
 

@@ -25,7 +25,7 @@ namespace tutti {
 /// the peer is lost. All calls are made under the engine's lock; none blocks.
 class tcp_stream {
   using receive_buffer = detail::receive_buffer;
-  using piece = detail::piece;
+  using segment_header = detail::segment_header;
   using tcp_connection = detail::tcp_connection;
   using control_message = detail::control_message;
 
@@ -53,7 +53,7 @@ class tcp_stream {
   tcp_stream& operator=(const tcp_stream&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b)) return 0;
+    if (left_out_ == 0 && head_left_ == 0 && !begin_segment(a.size(), b)) return 0;
     a = a.first((std::min)(a.size(), left_out_));
     b = b.first((std::min)(b.size(), left_out_ - a.size()));
     tcp_connection& c = data(writing_);
@@ -70,7 +70,7 @@ class tcp_stream {
   /// costs one system call.
   std::size_t read(std::span<std::byte> into) noexcept {
     while (data(reading_).in.what() != receive_buffer::head::body)
-      if (!find_piece()) return 0;
+      if (!find_segment()) return 0;
     tcp_connection& c = data(reading_);
     std::size_t n = c.in.take(into);
     if (n == 0 && !into.empty() && may_look(c)) {
@@ -214,18 +214,18 @@ class tcp_stream {
 
   /// Begins a segment: decides about its length and about the rail of the next one. Returns false if it cannot be
   /// written now.
-  bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
+  bool begin_segment(std::size_t header, std::span<const std::byte> message) noexcept {
     const std::size_t bytes = header + message.size();
     if (bytes == 0 || !data(writing_).can_write()) return false;
-    left_out_ = (std::min)({bytes, stripe_.left(), piece::most_bytes});
+    left_out_ = (std::min)({bytes, stripe_.left(), segment_header::most_bytes});
     stripe_.advance(left_out_);
-    const bool padded =
-        left_out_ >= least_padded && piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
-    const piece::encoded head = piece{.bytes = static_cast<std::uint32_t>(left_out_),
-                                      .next = static_cast<std::uint8_t>(stripe_.connection()),
-                                      .padded = padded}
-                                    .encode();
-    head_left_ = piece::head_bytes(head.data());
+    const bool padded = left_out_ >= least_padded &&
+                        segment_header::copied_slowly_behind(segment_header::encoded_bytes + header, message.data());
+    const segment_header::encoded head = segment_header{.bytes = static_cast<std::uint32_t>(left_out_),
+                                                        .next = static_cast<std::uint8_t>(stripe_.connection()),
+                                                        .padded = padded}
+                                             .encode();
+    head_left_ = segment_header::head_bytes(head.data());
     std::memcpy(head_out_ + sizeof head_out_ - head_left_, head.data(), head.size());
     return true;
   }
@@ -241,11 +241,11 @@ class tcp_stream {
     return c.can_read() && (readable_ || !failure_.ok());
   }
   /// Looks for the next segment where the stream is read; returns false if there is none for now.
-  bool find_piece() noexcept {
+  bool find_segment() noexcept {
     tcp_connection& c = data(reading_);
     if (c.in.what() == receive_buffer::head::nothing && may_look(c)) (void)fetch(reading_, {});
     if (c.in.what() == receive_buffer::head::nothing) return false;
-    const auto p = c.in.take_piece();
+    const auto p = c.in.take_segment_header();
     if (!p || p->next >= rails()) {
       spoilt(reading_, role::data);
       return false;
@@ -290,7 +290,8 @@ class tcp_stream {
   detail::stripe_cursor stripe_;
   int writing_ = 0;
   std::size_t left_out_ = 0, head_left_ = 0;
-  std::byte head_out_[piece::encoded_bytes + piece::padding_bytes] = {};  // the last head_left_ bytes are not sent yet
+  std::byte head_out_[segment_header::encoded_bytes + segment_header::padding_bytes] =
+      {};  // the last head_left_ bytes are not sent yet
   // Reading: the same.
   int reading_ = 0, next_in_ = 0;
   std::uint64_t received_ = 0;

@@ -9,38 +9,38 @@
 
 #include <tutti/algo/shm/group/call.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::shm_group;
 
 /// Ranks post the step that `work(shm_call, shm_group)` is about as one operation that has its turn.
 template <class T, class Work>
-tutti::routine meet(tutti::group_link<T> lane, shm_group& b, Work work) {
-  shm_group::ticket turn{b, lane.link()};
+tutti::routine meet(tutti::group_link<T> link, shm_group& b, Work work) {
+  shm_group::ticket turn{b, link.link()};
   co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  tutti::algo::detail::shm_call<T> m{lane, b, tutti::barrier_args{}};
+  if (!b.is_open()) co_await b.open(link);
+  tutti::algo::detail::shm_call<T> m{link, b, tutti::barrier_args{}};
   co_await work(m, b);
 }
 
 TEST_CASE("shm_call: what a rank stages before it posts a step, everyone else reads behind it") {
   for (const int size : {1, 2, 3, 5})
-    lanes::run(size, [](auto& me) {
+    links::run(size, [](auto& me) {
       me.run([&](auto link) {
         return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
           for (int round = 0; round < 20; ++round) {
             const std::uint64_t step = m.next();
             std::byte* const slot = co_await m.free_slot();
             *slot = static_cast<std::byte>(m.rank() * 10 + round);
-            *m.beside(m.rank(), step) = static_cast<std::byte>(round);
+            *m.inline_payload(m.rank(), step) = static_cast<std::byte>(round);
             expect(m.post() == step, "another step");
-            co_await m.everyone(step);
+            co_await m.wait_all(step);
             for (int r = 0; r < m.size(); ++r)
               expect(*m.slot(r, step) == static_cast<std::byte>(r * 10 + round) &&
-                         *m.beside(r, step) == static_cast<std::byte>(round),
+                         *m.inline_payload(r, step) == static_cast<std::byte>(round),
                      "what rank " + std::to_string(r) + " staged");
           }
         });
@@ -50,7 +50,7 @@ TEST_CASE("shm_call: what a rank stages before it posts a step, everyone else re
 
 TEST_CASE("shm_call: to wait for one rank is not to wait for the others") {
   std::atomic<bool> rank_one_is_through{false};
-  lanes::run(3, [&](auto& me) {
+  links::run(3, [&](auto& me) {
     me.run([&](auto link) {
       return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
         const std::uint64_t step = m.next();
@@ -58,10 +58,10 @@ TEST_CASE("shm_call: to wait for one rank is not to wait for the others") {
           while (!rank_one_is_through) std::this_thread::yield();
         m.post();
         if (m.rank() == 1) {
-          co_await m.only(0, step);
+          co_await m.wait_rank(0, step);
           rank_one_is_through = true;
         }
-        co_await m.everyone(step);
+        co_await m.wait_all(step);
       });
     });
   });
@@ -69,7 +69,7 @@ TEST_CASE("shm_call: to wait for one rank is not to wait for the others") {
 }
 
 TEST_CASE("shm_call: operands are those of all ranks, in order, the own one from where it was") {
-  lanes::run(3, [](auto& me) {
+  links::run(3, [](auto& me) {
     me.run([&](auto link) {
       return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
         const std::vector<int> places{10, 20, 30};
@@ -86,7 +86,7 @@ TEST_CASE("shm_call: operands are those of all ranks, in order, the own one from
 }
 
 TEST_CASE("shm_call: buffers are mapped where everyone has noted one that can be, and else none is used") {
-  lanes::run<lanes::staging_transport>(3, [](auto& me) {
+  links::run<links::staging_transport>(3, [](auto& me) {
     std::byte* const shared = me.link().allocate(1000);
     std::vector<std::byte> plain(1000);
     shared[7] = static_cast<std::byte>(me.number());
@@ -94,21 +94,21 @@ TEST_CASE("shm_call: buffers are mapped where everyone has noted one that can be
       me.run([&](auto link) {
         return meet(link, me.shm_group(), [&](auto m, shm_group& b) -> tutti::routine {
           const auto place = m.place(m.rank() == without ? plain.data() : shared, 1000);
-          expect((place == shm_group::nowhere) == (m.rank() == without), "what can be mapped");
-          const std::uint64_t step = m.post({place, shm_group::nowhere});
-          co_await m.everyone(step);
+          expect((place == shm_group::no_offset) == (m.rank() == without), "what can be mapped");
+          const std::uint64_t step = m.post({place, shm_group::no_offset});
+          co_await m.wait_all(step);
           const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, 1000, b.room().in);
           expect(mapped == (without < 0), "all or nothing");
           for (int r = 0; mapped && r < m.size(); ++r)
             expect(b.room().in[static_cast<std::size_t>(r)][7] == static_cast<std::byte>(r), "the memory of a rank");
           const std::uint64_t end = m.post();
-          co_await m.everyone(end);
+          co_await m.wait_all(end);
         });
       });
     me.run([&](auto link) {
       return meet(link, me.shm_group(), [](auto m, shm_group&) -> tutti::routine {
         const auto end = m.post();
-        co_await m.everyone(end);
+        co_await m.wait_all(end);
       });
     });
     me.link().deallocate(shared);

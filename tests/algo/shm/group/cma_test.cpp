@@ -20,29 +20,29 @@
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/algo/shm/v.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::shm_group;
 
 /// The kernel copies between ranks, which here are of one process, and none maps what another did not allocate.
-class lending_transport : public lanes::staging_transport {
+class cma_transport : public links::staging_transport {
  public:
   using staging_transport::staging_transport;
   [[nodiscard]] int process_of(int) const noexcept { return ::getpid(); }
   [[nodiscard]] double ranks_per_core() const noexcept { return 1; }  // a root may wait
 };
 
-constexpr std::size_t least = std::size_t{16} << 10, piece = tutti::algo::detail::lent_piece;
+constexpr std::size_t least = std::size_t{16} << 10, chunk = tutti::algo::detail::cma_chunk;
 
 template <class Rank>
-void lend(Rank& me) {
+void use_cma(Rank& me) {
   (void)me.shm_group().choice_due(tutti::algo::retune_schedule::worth_choosing);  // as if everything had been chosen
   me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
-  me.shm_group().lend({least, least});
+  me.shm_group().set_cma({least, least});
 }
 
 /// What a rank has in its block.
@@ -66,13 +66,13 @@ struct buffer {
   std::size_t size;
 };
 
-TEST_CASE("cma: a broadcast from and to buffers that are lent, mapped, or both, with two meetings") {
-  if (!lanes::kernel_copies_here()) return;
+TEST_CASE("cma: a broadcast from and to buffers that are read by cma, mapped, or both, with two meetings") {
+  if (!links::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<lending_transport>(n, [&](auto& me) {
-      lend(me);
+    links::run<cma_transport>(n, [&](auto& me) {
+      use_cma(me);
       std::size_t round = 0;
-      for (const std::size_t bytes : {least - 1, least, piece + 1, 2 * piece + 12'345})
+      for (const std::size_t bytes : {least - 1, least, chunk + 1, 2 * chunk + 12'345})
         for (unsigned mapped = 0; mapped < 4; ++mapped) {
           const int root = static_cast<int>(++round) % n;
           const buffer mine(me, bytes, (mapped >> (me.number() == root ? 0 : 1) & 1) != 0);
@@ -91,13 +91,13 @@ TEST_CASE("cma: a broadcast from and to buffers that are lent, mapped, or both, 
     });
 }
 
-TEST_CASE("cma: an all_gather of blocks that are lent, mapped, in place, or too short, with two meetings") {
-  if (!lanes::kernel_copies_here()) return;
+TEST_CASE("cma: an all_gather of blocks that are read by cma, mapped, in place, or too short, with two meetings") {
+  if (!links::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<lending_transport>(n, [&](auto& me) {
-      lend(me);
+    links::run<cma_transport>(n, [&](auto& me) {
+      use_cma(me);
       std::size_t round = 0;
-      for (const std::size_t bytes : {least - 1, least, piece + 1})
+      for (const std::size_t bytes : {least - 1, least, chunk + 1})
         for (int kind = 0; kind < 4; ++kind) {
           ++round;
           const auto r = static_cast<std::size_t>(me.number());
@@ -131,13 +131,13 @@ void check_blocks(const buffer& out, std::size_t bytes, std::size_t round, int n
   expect(out.intact(), "it wrote beside a buffer of", bytes);
 }
 
-TEST_CASE("cma: gather and scatter from and to buffers that are lent or mapped") {
-  if (!lanes::kernel_copies_here()) return;
+TEST_CASE("cma: gather and scatter from and to buffers that are read by cma or mapped") {
+  if (!links::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<lending_transport>(n, [&](auto& me) {
-      lend(me);
+    links::run<cma_transport>(n, [&](auto& me) {
+      use_cma(me);
       std::size_t round = 0;
-      for (const std::size_t bytes : {least, 2 * piece + 12'345})
+      for (const std::size_t bytes : {least, 2 * chunk + 12'345})
         for (unsigned mapped = 0; mapped < 4; ++mapped) {
           const int root = static_cast<int>(++round) % n;
           const bool maps = (mapped >> (me.number() == root ? 0 : 1) & 1) != 0;
@@ -153,7 +153,7 @@ TEST_CASE("cma: gather and scatter from and to buffers that are lent or mapped")
                 tutti::gather_args{tutti::erase_type(std::span<const std::uint8_t>(one.span())), out, layout, root});
           });
           if (me.number() == root) check_blocks(many, bytes, round, n, 0);
-          if (bytes > piece) expect(me.shm_group().step() - before == 2, "the meetings of a gather of", bytes);
+          if (bytes > chunk) expect(me.shm_group().step() - before == 2, "the meetings of a gather of", bytes);
 
           for (int p = 0; p < n; ++p)
             for (std::size_t i = 0; i < bytes; ++i)
@@ -174,12 +174,12 @@ TEST_CASE("cma: gather and scatter from and to buffers that are lent or mapped")
 }
 
 TEST_CASE("cma: all_to_all, equal blocks and others, and an all_gather of others") {
-  if (!lanes::kernel_copies_here()) return;
+  if (!links::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
-    lanes::run<lending_transport>(n, [&](auto& me) {
-      lend(me);
+    links::run<cma_transport>(n, [&](auto& me) {
+      use_cma(me);
       std::size_t round = 0;
-      for (const std::size_t bytes : {least, piece + 4'321})
+      for (const std::size_t bytes : {least, chunk + 4'321})
         for (int kind = 0; kind < 3; ++kind) {
           round += 10;
           const bool maps = kind == 1 || (kind == 2 && me.number() == 0);
@@ -200,7 +200,7 @@ TEST_CASE("cma: all_to_all, equal blocks and others, and an all_gather of others
                                          tutti::erase_type(out.span()), blocks, blocks});
             });
             check_blocks(out, bytes, round, n, me.number());
-            if (bytes > piece) expect(me.shm_group().step() - before == 2, "the meetings of an all_to_all of", bytes);
+            if (bytes > chunk) expect(me.shm_group().step() - before == 2, "the meetings of an all_to_all of", bytes);
           };
           exchange(tutti::layout::of_equal(bytes));
           exchange(tutti::layout(counts));
@@ -220,21 +220,19 @@ TEST_CASE("cma: all_to_all, equal blocks and others, and an all_gather of others
 }
 
 /// One rank says that its process is one that has no such memory.
-class wrong_transport : public lending_transport {
+class wrong_transport : public cma_transport {
  public:
-  using lending_transport::lending_transport;
-  [[nodiscard]] int process_of(int r) const noexcept {
-    return rank() == 1 ? 1 << 30 : lending_transport::process_of(r);
-  }
+  using cma_transport::cma_transport;
+  [[nodiscard]] int process_of(int r) const noexcept { return rank() == 1 ? 1 << 30 : cma_transport::process_of(r); }
 };
 
 TEST_CASE("cma: a rank whose process is no more ends with the failure of the group, not with its own") {
-  if (!lanes::kernel_copies_here()) return;
+  if (!links::kernel_copies_here()) return;
   std::vector<tutti::errc> kinds(2);
-  std::barrier lending{2};
-  lanes::run<wrong_transport>(2, [&](auto& me) {
-    lend(me);
-    lending.arrive_and_wait();
+  std::barrier cma_thresholds{2};
+  links::run<wrong_transport>(2, [&](auto& me) {
+    use_cma(me);
+    cma_thresholds.arrive_and_wait();
     const buffer mine(me, least, false);
     auto op = me.start([&](auto l) {
       return tutti::algo::direct_broadcast(l, me.shm_group(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
@@ -250,14 +248,14 @@ TEST_CASE("cma: a rank whose process is no more ends with the failure of the gro
   CHECK(kinds == std::vector<tutti::errc>(2, tutti::errc::aborted));
 }
 
-TEST_CASE("cma: nobody writes to a buffer any more that was lent by who failed") {
-  if (!lanes::kernel_copies_here()) return;
+TEST_CASE("cma: nobody writes to a buffer any more of a rank that failed") {
+  if (!links::kernel_copies_here()) return;
   constexpr std::size_t bytes = std::size_t{64} << 20, share = bytes / 2;  // the root's, at the end
-  std::barrier lending{2}, ended{2};
+  std::barrier cma_thresholds{2}, ended{2};
   bool late = false;
-  lanes::run<wrong_transport>(2, [&](auto& me) {
-    lend(me);
-    lending.arrive_and_wait();
+  links::run<wrong_transport>(2, [&](auto& me) {
+    use_cma(me);
+    cma_thresholds.arrive_and_wait();
     const buffer mine(me, bytes, false);
     std::memset(mine.begin, me.number() == 0 ? 7 : 1, bytes);
     // Rank 1 copies nothing itself, and fails as soon as the root has begun.

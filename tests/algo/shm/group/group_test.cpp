@@ -15,11 +15,11 @@
 #include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/small.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::shm_group;
 
 template <class T>
@@ -30,13 +30,13 @@ tutti::routine take_turn(tutti::group_link<T> l, shm_group& b, std::vector<int>&
   if (!b.is_open()) co_await b.open(l);
   for (int i = 0; i < steps; ++i) {
     const std::uint64_t step = b.post(l.link());
-    co_await shm_group::reached{b, l.link(), 0, l.size(), step};
+    co_await shm_group::posted_by{b, l.link(), 0, l.size(), step};
   }
   order.push_back(id);
 }
 
 TEST_CASE("shm_group: operations take turns in the order of their issue, whatever they are waited for in") {
-  lanes::run(3, [](auto& me) {
+  links::run(3, [](auto& me) {
     std::vector<int> order;
     std::vector<tutti::op> running;
     for (int id = 0; id < 20; ++id)
@@ -51,23 +51,23 @@ TEST_CASE("shm_group: operations take turns in the order of their issue, whateve
 }
 
 TEST_CASE("shm_group: slots and notes of neighbouring steps are apart") {
-  lanes::run(4, [](auto& me) {
+  links::run(4, [](auto& me) {
     shm_group& b = me.shm_group();
     me.run([&](auto l) {
-      return [](auto lane, shm_group& on) -> tutti::routine {
-        shm_group::ticket turn{on, lane.link()};
+      return [](auto link, shm_group& on) -> tutti::routine {
+        shm_group::ticket turn{on, link.link()};
         co_await turn;
         expect(!on.is_open(), "open before anybody opened it");
-        co_await on.open(lane);
+        co_await on.open(link);
         for (std::uint64_t i = 1; i <= 100; ++i) {
           const std::uint64_t step = on.step() + 1;
-          co_await shm_group::reached{on, lane.link(), 0, lane.size(), step - 1};
-          std::byte* mine = on.slot(lane.rank(), step);
+          co_await shm_group::posted_by{on, link.link(), 0, link.size(), step - 1};
+          std::byte* mine = on.slot(link.rank(), step);
           mine[0] = static_cast<std::byte>(i);
           mine[shm_group::slot_bytes - 1] = static_cast<std::byte>(i + 1);
-          on.post(lane.link(), {i, i * 2});
-          co_await shm_group::reached{on, lane.link(), 0, lane.size(), step};
-          for (int r = 0; r < lane.size(); ++r) {
+          on.post(link.link(), {i, i * 2});
+          co_await shm_group::posted_by{on, link.link(), 0, link.size(), step};
+          for (int r = 0; r < link.size(); ++r) {
             expect(on.slot(r, step)[0] == static_cast<std::byte>(i) &&
                        on.slot(r, step)[shm_group::slot_bytes - 1] == static_cast<std::byte>(i + 1),
                    "the slot of rank " + std::to_string(r) + " in step " + std::to_string(step));
@@ -95,7 +95,7 @@ class poor_transport : public tutti::threads_transport {
 TEST_CASE_TEMPLATE("board: a rank without memory for it fails the operation everywhere", T, poor_transport<true>,
                    poor_transport<false>) {
   std::vector<tutti::errc> seen(3);
-  lanes::run<T>(3, [&](auto& me) {
+  links::run<T>(3, [&](auto& me) {
     auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     seen[static_cast<std::size_t>(me.number())] = tutti::nothrow(std::move(running)).wait().code;
   });
@@ -105,7 +105,7 @@ TEST_CASE_TEMPLATE("board: a rank without memory for it fails the operation ever
 TEST_CASE("shm_group: who is missing is known by name") {
   int blamed = -1;
   std::atomic<bool> over{false}, there{false};
-  lanes::run(3, [&](auto& me) {
+  links::run(3, [&](auto& me) {
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     if (me.number() == 2) {
       while (!over) std::this_thread::yield();

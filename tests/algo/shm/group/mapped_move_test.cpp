@@ -11,11 +11,11 @@
 #include <tutti/algo/shm/broadcast.hpp>
 #include <tutti/algo/shm/group/mapped_move.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::layout;
 
 TEST_CASE("mapped_move: the root's share is whole lines, and leaves the others theirs") {
@@ -180,7 +180,7 @@ TEST_CASE("mapped_move: whoever's buffers are mapped, every collective moves the
     for (const unsigned seed : {1U, 2U, 3U}) {
       CAPTURE(size);
       CAPTURE(seed);
-      lanes::run<lanes::staging_transport>(size, [seed](auto& me) { any_collectives(me, seed); });
+      links::run<links::staging_transport>(size, [seed](auto& me) { any_collectives(me, seed); });
     }
 }
 

@@ -8,7 +8,7 @@
 #include <tutti/algo/shm/group/retire_list.hpp>
 #include <tutti/algo/shm/small.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -25,16 +25,16 @@ struct collector {
 struct meeting_of_three {
   static constexpr std::size_t ranks = 3, boards = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(3);
-  std::vector<std::unique_ptr<lanes::rank<>>> all;
+  std::vector<std::unique_ptr<links::rank<>>> all;
   shm_group places[ranks][boards];
   retire_list remains[ranks];
 
   meeting_of_three() {
-    for (int r = 0; r < 3; ++r) all.push_back(std::make_unique<lanes::rank<>>(hub, r));
+    for (int r = 0; r < 3; ++r) all.push_back(std::make_unique<links::rank<>>(hub, r));
     for (std::size_t b = 0; b < boards; ++b) {
       std::vector<tutti::op> ops;
       for (std::size_t r = 0; r < ranks; ++r)
-        ops.push_back(all[r]->start([&](auto lane) { return tutti::algo::direct_barrier(lane, places[r][b]); }));
+        ops.push_back(all[r]->start([&](auto link) { return tutti::algo::direct_barrier(link, places[r][b]); }));
       while (!std::all_of(ops.begin(), ops.end(), [](const tutti::op& o) { return o.done(); }))
         for (auto& one : all) one->engine().poll();
     }

@@ -29,7 +29,8 @@ TEST_CASE("retune_schedule: a choice is due for long messages, again after 64 Mi
 }
 
 TEST_CASE(
-    "retune_schedule: who only counts comes to the same as who asks, and asking whether it is due counts nothing") {
+    "retune_schedule: who only counts comes to the same as who asks, and slot_prefetch whether it is due counts "
+    "nothing") {
   retune_schedule asks, counts;
   CHECK(asks.due(mib));
   CHECK(counts.due(mib));

@@ -44,7 +44,7 @@ TEST_CASE("slots: what is staged arrives, by either kind of stores") {
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i * 7 + i / 256);
   for (const auto how : {tutti::stores::ordinary, tutti::stores::streaming}) {
     s.use({.how = how});
-    CHECK(s.way().how == how);
+    CHECK(s.staging_method().how == how);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, message.size()}) {
       std::byte* const to = s.slot(1, 3);
       s.stage(to, message.data(), bytes);

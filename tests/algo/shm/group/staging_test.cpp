@@ -17,17 +17,17 @@
 #include <tutti/algo/shm/group/staging.hpp>
 #include <tutti/algo/shm/small.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 #include <support/grid.hpp>
 #include <support/ordered_sum.hpp>
 
 namespace {
 
-using lanes::expect;
+using links::expect;
 using tutti::algo::shm_group;
 
 /// As if every rank had a core of its own, however few there are. Buffers are staged: what is mapped needs no choice.
-class roomy_transport : public lanes::staging_transport {
+class roomy_transport : public links::staging_transport {
  public:
   using staging_transport::staging_transport;
   [[nodiscard]] double ranks_per_core() const noexcept { return 1; }
@@ -38,7 +38,7 @@ class poor_transport : public roomy_transport {
  public:
   using roomy_transport::roomy_transport;
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
-    if (rank() == 1 && bytes >= shm_group::long_walk) throw tutti::error{{tutti::errc::out_of_resources}, "full"};
+    if (rank() == 1 && bytes >= shm_group::long_rotation) throw tutti::error{{tutti::errc::out_of_resources}, "full"};
     return roomy_transport::allocate(bytes);
   }
 };
@@ -153,25 +153,25 @@ void check_bits(Rank& me, const ordered<T>& values, std::size_t begin, std::size
     share();
   });
   check("all_reduce_coalesced", in, [&] {
-    const std::vector<std::span<T>> pieces{in.first(count / 3), in.subspan(count / 3)};
+    const std::vector<std::span<T>> chunks{in.first(count / 3), in.subspan(count / 3)};
     constexpr auto item = [](const void* items, std::size_t i) noexcept {
       return std::as_writable_bytes(static_cast<const std::span<T>*>(items)[i]);
     };
-    run_shm(all_reduce_coalesced_args{{pieces.data(), 2, count, sizeof(T), dtype_of<T>(), item}, with});
+    run_shm(all_reduce_coalesced_args{{chunks.data(), 2, count, sizeof(T), dtype_of<T>(), item}, with});
   });
 }
 
 TEST_CASE("staging: every way of it carries messages of every length, also after another way") {
   constexpr shm_group::staging ways[] = {{shm_group::slot_bytes, tutti::stores::ordinary},
                                          {shm_group::slot_bytes, tutti::stores::streaming},
-                                         {shm_group::long_walk, tutti::stores::ordinary},
-                                         {shm_group::long_walk, tutti::stores::streaming}};
+                                         {shm_group::long_rotation, tutti::stores::ordinary},
+                                         {shm_group::long_rotation, tutti::stores::streaming}};
   constexpr std::size_t most = 140'020;
   struct part {
     std::size_t begin, count;
   };
   for (const int n : tutti_test::grid<int>({2, 3}, {3})) {
-    lanes::run<roomy_transport>(n, [&](auto& me) {
+    links::run<roomy_transport>(n, [&](auto& me) {
       const ordered<float> floats(me.number(), n, most);
       const ordered<tutti::bfloat16> halves(me.number(), n, most);
       check_sums(me);  // chooses, and so has room for long walks
@@ -190,17 +190,17 @@ TEST_CASE("staging: every way of it carries messages of every length, also after
 }
 
 TEST_CASE("staging: long blocks of an all_gather, which keep to two places, between short messages") {
-  lanes::run<roomy_transport>(2, [](auto& me) {
+  links::run<roomy_transport>(2, [](auto& me) {
     constexpr std::size_t block = (std::size_t{1} << 20) + (std::size_t{16} << 10);
     check_sums(me);
-    for (const std::size_t walk : {shm_group::slot_bytes, shm_group::long_walk}) {
+    for (const std::size_t walk : {shm_group::slot_bytes, shm_group::long_rotation}) {
       me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
       me.shm_group().use({walk, tutti::stores::ordinary});
       for (int round = 0; round < 3; ++round) {
         std::vector<std::uint32_t> mine(block / 4), all(2 * mine.size());
         std::iota(mine.begin(), mine.end(), static_cast<std::uint32_t>(me.number() + round) << 24);
         me.run([&](auto l) {
-          return tutti::algo::direct_all_gather(l, me.shm_group(), {lanes::in(mine), lanes::out(all)});
+          return tutti::algo::direct_all_gather(l, me.shm_group(), {links::in(mine), links::out(all)});
         });
         for (std::size_t i = 0; i < all.size(); ++i) {
           const auto owner = static_cast<std::uint32_t>(i / mine.size()) + static_cast<std::uint32_t>(round);
@@ -219,7 +219,7 @@ TEST_CASE("staging: groups that move blocks of any lengths only choose when they
   const std::vector<std::size_t> counts{2 * block, block, 0};  // the longest is that of rank 0
   for (const collective what : {collective::gather, collective::scatter, collective::all_to_all})
     for (const int root : {0, 1})
-      lanes::run<roomy_transport>(3, [&](auto& me) {
+      links::run<roomy_transport>(3, [&](auto& me) {
         const auto rank = static_cast<std::size_t>(me.number());
         std::vector<std::uint32_t> all(3 * block), mine(counts[rank]);
         const std::vector<std::size_t> row(3, rank == 0 ? block : 0), column{block, 0, 0};
@@ -227,24 +227,24 @@ TEST_CASE("staging: groups that move blocks of any lengths only choose when they
         if (what == collective::gather)
           me.run([&](auto l) {
             return algo::direct_gather(l, me.shm_group(),
-                                       gather_args{lanes::in(mine), lanes::out(all), layout{counts}, root});
+                                       gather_args{links::in(mine), links::out(all), layout{counts}, root});
           });
         else if (what == collective::scatter)
           me.run([&](auto l) {
             return algo::direct_scatter(l, me.shm_group(),
-                                        scatter_args{lanes::in(all), lanes::out(mine), layout{counts}, root});
+                                        scatter_args{links::in(all), links::out(mine), layout{counts}, root});
           });
         else
           me.run([&](auto l) {
             return algo::direct_all_to_all(
-                l, me.shm_group(), all_to_all_args{lanes::in(sent), lanes::out(arrived), layout{row}, layout{column}});
+                l, me.shm_group(), all_to_all_args{links::in(sent), links::out(arrived), layout{row}, layout{column}});
           });
         expect(!me.shm_group().choice_due(std::size_t{1} << 20), "the choice is still due");
       });
 }
 
 TEST_CASE("staging: where one rank has no memory for long walks, all stay with what they have") {
-  lanes::run<poor_transport>(3, [](auto& me) {
+  links::run<poor_transport>(3, [](auto& me) {
     check_sums(me);
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     std::byte* first = me.shm_group().slot(0, 0);
@@ -256,19 +256,19 @@ TEST_CASE("staging: where one rank has no memory for long walks, all stay with w
 template <class T>
 void check_crowded(int n) {
   std::atomic<int> past_caches = 0;
-  lanes::run<T>(n, [&](auto& me) {
+  links::run<T>(n, [&](auto& me) {
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     me.run([&](auto l) { return look(l, me.shm_group()); });
-    expect(me.shm_group().way().walk == shm_group::slot_bytes, "the slots moved");
-    expect(me.shm_group().lends() == shm_group::lending{}, "a rank lends");
-    if (me.shm_group().way().how == tutti::stores::streaming) ++past_caches;
+    expect(me.shm_group().staging_method().rotation == shm_group::slot_bytes, "the slots moved");
+    expect(me.shm_group().cma() == shm_group::cma_thresholds{}, "a rank uses cma");
+    if (me.shm_group().staging_method().how == tutti::stores::streaming) ++past_caches;
     expect(!me.shm_group().choice_due(std::size_t{1} << 20), "nothing was chosen");
     check_sums(me);
   });
   CHECK((past_caches == 0 || past_caches == n));
 }
 
-TEST_CASE("staging: ranks that share cores choose by which stores to stage, need no room for it, and lend nothing") {
+TEST_CASE("staging: ranks that share cores choose by which stores to stage, need no room for it, and use no cma") {
   for (const int n : {2, 3, 5}) check_crowded<crowded_transport>(n);
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("staging: so does a group of which only some ranks share cores") {
 }
 
 TEST_CASE("staging: a group of which a rank shares its core with many compares nothing") {
-  lanes::run<packed_transport>(2, [](auto& me) {
+  links::run<packed_transport>(2, [](auto& me) {
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     me.run([&](auto l) { return look(l, me.shm_group()); });
     expect(me.shm_group().choice_due(std::size_t{1} << 20), "something was chosen");
@@ -286,7 +286,7 @@ TEST_CASE("staging: a group of which a rank shares its core with many compares n
 }
 
 TEST_CASE("staging: room of a rank that another cannot map fails all, who name it") {
-  lanes::run<foreign_transport>(3, [](auto& me) {
+  links::run<foreign_transport>(3, [](auto& me) {
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     const tutti::status s = nothrow(me.start([&](auto l) { return look(l, me.shm_group()); })).wait();
     expect(s.code == tutti::errc::protocol && s.peer == 2, "the failure", static_cast<std::size_t>(s.peer));
@@ -294,12 +294,12 @@ TEST_CASE("staging: room of a rank that another cannot map fails all, who name i
 }
 
 TEST_CASE("staging: a choice that is repeated replaces the one before") {
-  lanes::run<roomy_transport>(2, [](auto& me) {
+  links::run<roomy_transport>(2, [](auto& me) {
     check_sums(me);
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
-    me.shm_group().use({shm_group::long_walk / 4, tutti::stores::ordinary});  // what no choice is
+    me.shm_group().use({shm_group::long_rotation / 4, tutti::stores::ordinary});  // what no choice is
     me.run([&](auto l) { return look(l, me.shm_group()); });
-    expect(me.shm_group().way().walk != shm_group::long_walk / 4, "the old way is still in use");
+    expect(me.shm_group().staging_method().rotation != shm_group::long_rotation / 4, "the old way is still in use");
     check_sums(me);
   });
 }

@@ -5,7 +5,7 @@
 
 #include <tutti/algo/shm/group/ticket_lock.hpp>
 
-#include <algo/lanes.hpp>
+#include <algo/links.hpp>
 
 namespace {
 
@@ -13,43 +13,43 @@ using tutti::algo::ticket_lock;
 
 /// Two turnstiles, one behind the other; a routine that may wait for a message between them.
 template <class Lane>
-tutti::routine pass(Lane lane, ticket_lock& first, ticket_lock& second, std::vector<int>& order, int number,
+tutti::routine pass(Lane link, ticket_lock& first, ticket_lock& second, std::vector<int>& order, int number,
                     bool slow) {
-  ticket_lock::ticket one{first, lane.link()}, two{second, lane.link()};
+  ticket_lock::ticket one{first, link.link()}, two{second, link.link()};
   co_await one;
   order.push_back(number);
   one.leave();
   one.leave();  // once is enough
-  if (slow) co_await lane.recv(1 - lane.rank(), 0, {});
+  if (slow) co_await link.recv(1 - link.rank(), 0, {});
   co_await two;
   order.push_back(10 + number);
 }
 
 TEST_CASE("ticket_lock: operations go through in the order in which they have asked, also those that come later") {
   std::barrier looked{2};  // nobody sends before
-  lanes::run(2, [&](auto& me) {
+  links::run(2, [&](auto& me) {
     ticket_lock first, second;
     std::vector<int> order;
-    lanes::expect(first.is_free(), "somebody is inside");
+    links::expect(first.is_free(), "somebody is inside");
     auto a = me.start([&](auto link) { return pass(link, first, second, order, 0, true); });
-    lanes::expect(first.is_free() && !second.is_free(), "the first has not left");
+    links::expect(first.is_free() && !second.is_free(), "the first has not left");
     auto b = me.start([&](auto link) { return pass(link, first, second, order, 1, false); });
-    lanes::expect(order == std::vector<int>{0, 1}, "the second waits for the first where that has left");
+    links::expect(order == std::vector<int>{0, 1}, "the second waits for the first where that has left");
     // What `a` waits for: a message of its own tag, sent within an operation of the same number at the other rank.
     auto c = me.start([&](auto link) { return pass(link, first, second, order, 2, false); });
     looked.arrive_and_wait();
     tutti::group_link<tutti::threads_transport> of_a{me.link(), me.members(), 1};
-    me.run([&](auto) { return [](auto lane) -> tutti::routine { co_await lane.send(1 - lane.rank(), 0, {}); }(of_a); });
+    me.run([&](auto) { return [](auto link) -> tutti::routine { co_await link.send(1 - link.rank(), 0, {}); }(of_a); });
     a.wait();
     b.wait();
     c.wait();
-    lanes::expect(order == std::vector<int>{0, 1, 2, 10, 11, 12}, "another order");
-    lanes::expect(first.is_free() && second.is_free(), "somebody is still inside");
+    links::expect(order == std::vector<int>{0, 1, 2, 10, 11, 12}, "another order");
+    links::expect(first.is_free() && second.is_free(), "somebody is still inside");
   });
 }
 
 TEST_CASE("ticket_lock: an operation that fails does not keep the others from failing") {
-  lanes::run(2, [](auto& me) {
+  links::run(2, [](auto& me) {
     ticket_lock first, second;
     std::vector<int> order;
     auto a = me.start([&](auto link) { return pass(link, first, second, order, 0, true); });

@@ -46,38 +46,43 @@ class shm_call {
   /// Waits until all ranks have posted the current step, and returns this rank's slot of the next one.
   auto free_slot(std::size_t bytes = shm_group::slot_bytes) const noexcept {
     struct awaiter {
-      shm_group::reached all;
+      shm_group::posted_by all;
       shm_group& group;
       std::size_t bytes;
       [[nodiscard]] bool await_ready() const noexcept { return all.await_ready(); }
       void await_suspend(std::coroutine_handle<routine::promise_type> h) noexcept { all.await_suspend(h); }
       [[nodiscard]] std::byte* await_resume() const noexcept { return group.own_slot(bytes); }
     };
-    return awaiter{shm_group::reached{group_, link_->link(), 0, size(), group_.step()}, group_, bytes};
+    return awaiter{shm_group::posted_by{group_, link_->link(), 0, size(), group_.step()}, group_, bytes};
   }
-  [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return group_.beside(r, step); }
+  [[nodiscard]] std::byte* inline_payload(int r, std::uint64_t step) const noexcept {
+    return group_.inline_payload(r, step);
+  }
   [[nodiscard]] std::uint64_t next() const noexcept { return group_.step() + 1; }
 
   /// Return conditions that all ranks, one rank, or a range of ranks have posted `step`. `bytes` of their slots will be
   /// read.
-  auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(0, size(), step, bytes); }
-  auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(r, r + 1, step, bytes); }
-  auto those(int first, int last, std::uint64_t step, std::size_t bytes = 0) const noexcept {
-    return shm_group::reached{group_, link_->link(), first, last, step, bytes};
+  auto wait_all(std::uint64_t step, std::size_t bytes = 0) const noexcept { return wait_range(0, size(), step, bytes); }
+  auto wait_rank(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return wait_range(r, r + 1, step, bytes);
+  }
+  auto wait_range(int first, int last, std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return shm_group::posted_by{group_, link_->link(), first, last, step, bytes};
   }
   /// Returns a condition that never holds, to wait on until another rank's failure ends the operation.
-  auto failure() const noexcept { return everyone(shm_group::nowhere); }
+  auto failure() const noexcept { return wait_all(shm_group::no_offset); }
   auto refuse(status why) const noexcept { return link_->refuse(why); }
   std::uint64_t post() const noexcept { return group_.post(link_->link()); }
   std::uint64_t post(shm_group::buffer_descriptor n) const noexcept { return group_.post(link_->link(), n); }
 
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
-    return link_->link().locate(p, bytes).value_or(shm_group::nowhere);
+    return link_->link().locate(p, bytes).value_or(shm_group::no_offset);
   }
   /// Returns the address here of `bytes` bytes at the offset that rank `r` has described; null if that is not its
   /// memory.
   [[nodiscard]] std::byte* map(int r, std::uint64_t where, std::size_t bytes) const noexcept {
-    return where == shm_group::nowhere ? nullptr : link_->link().resolve(link_->members().world_rank(r), where, bytes);
+    return where == shm_group::no_offset ? nullptr
+                                         : link_->link().resolve(link_->members().world_rank(r), where, bytes);
   }
   /// Lists `where(r)` for every rank, as the operands of a fold.
   template <class Place>
@@ -97,9 +102,9 @@ class shm_call {
     return link_->link().process_of(link_->members().world_rank(r));
   }
   /// Returns true if every rank has described an `in` buffer with `step`.
-  [[nodiscard]] bool all_noted(std::uint64_t step) const noexcept {
+  [[nodiscard]] bool all_described(std::uint64_t step) const noexcept {
     for (int r = 0; r < size(); ++r)
-      if (group_.descriptor_of(r, step).in == shm_group::nowhere) return false;
+      if (group_.descriptor_of(r, step).in == shm_group::no_offset) return false;
     return true;
   }
   /// Maps the buffers of `bytes` bytes that all ranks have described with `step`. Returns false if one cannot be

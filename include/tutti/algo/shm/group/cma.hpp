@@ -28,15 +28,15 @@ struct remote_buffer {
 inline remote_buffer operator+(remote_buffer b, std::size_t bytes) noexcept { return {b.at + bytes, b.process}; }
 
 /// Bit of a descriptor that marks an address for cross-memory attach, not an offset in a heap.
-inline constexpr std::uint64_t lent = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t by_cma = std::uint64_t{1} << 63;
 
 /// Returns the descriptor of a buffer that others are to copy: its offset if they map it, else its address if it has at
-/// least `least` bytes, which makes cross-memory attach worthwhile, else shm_group::nowhere.
+/// least `least` bytes, which makes cross-memory attach worthwhile, else shm_group::no_offset.
 template <mapped_transport T>
-std::uint64_t place_or_lend(const shm_call<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
+std::uint64_t place_or_cma(const shm_call<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
   const std::uint64_t where = m.place(p, bytes), address = reinterpret_cast<std::uintptr_t>(p);
-  if (where != shm_group::nowhere || bytes < least || (address & lent) != 0) return where;
-  return os::kernel_copies(p, bytes) ? address | lent : shm_group::nowhere;
+  if (where != shm_group::no_offset || bytes < least || (address & by_cma) != 0) return where;
+  return os::kernel_copies(p, bytes) ? address | by_cma : shm_group::no_offset;
 }
 
 /// Returns the same for a block that every rank copies from every other. Messages that exceed the caches are staged by
@@ -44,29 +44,29 @@ std::uint64_t place_or_lend(const shm_call<T>& m, const void* p, std::size_t byt
 template <mapped_transport T>
 std::uint64_t place_or_lend_block(const shm_call<T>& m, const shm_group& b, const void* p, std::size_t bytes,
                                   std::size_t longest, std::size_t message) noexcept {
-  const bool pays = longest >= b.lends().blocks && message < beyond_caches;
-  return place_or_lend(m, p, bytes, pays ? 1 : shm_group::nowhere);
+  const bool pays = longest >= b.cma().blocks && message < beyond_caches;
+  return place_or_cma(m, p, bytes, pays ? 1 : shm_group::no_offset);
 }
 
 /// Returns the buffer that rank `r` has described as `where`.
 template <mapped_transport T>
 remote_buffer find(const shm_call<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
-  if (where == shm_group::nowhere || (where & lent) == 0) return {m.map(r, where, bytes)};
+  if (where == shm_group::no_offset || (where & by_cma) == 0) return {m.map(r, where, bytes)};
   const int process = m.process_of(r);
-  return process == 0 ? remote_buffer{} : remote_buffer{reinterpret_cast<std::byte*>(where & ~lent), process};
+  return process == 0 ? remote_buffer{} : remote_buffer{reinterpret_cast<std::byte*>(where & ~by_cma), process};
 }
 
 /// Bytes that cross-memory attach copies between two checks for a failure of the group.
-inline constexpr std::size_t lent_piece = shm_group::slot_bytes;
+inline constexpr std::size_t cma_chunk = shm_group::slot_bytes;
 
 /// Copies a buffer chunk by chunk by `copy(done, bytes)`, which returns 0 or an errno. Returns the first error; ESRCH
 /// if some rank failed meanwhile.
 template <class Copy>
 int copy_lent(shm_group& b, std::size_t bytes, Copy copy) {
-  const shm_group::visit visit{b};
+  const shm_group::access_epoch access{b};
   int failed = 0;
-  for (std::size_t done = 0; done < bytes && failed == 0; done += lent_piece)
-    failed = visit.welcome() ? copy(done, piece_of(bytes, done, lent_piece)) : ESRCH;
+  for (std::size_t done = 0; done < bytes && failed == 0; done += cma_chunk)
+    failed = access.permitted() ? copy(done, chunk_size(bytes, done, cma_chunk)) : ESRCH;
   return failed;
 }
 
@@ -91,7 +91,7 @@ inline status copy_failure(int failed) noexcept { return {errc::system, 0, -1, s
 /// Copies the blocks of all ranks to their places in `all`, as `blocks` lays them out: this rank's from `own`, the
 /// others' from the buffers that they have described with `step`. A block that is in its place already is not copied.
 template <mapped_transport T>
-status copy_noted(const group_link<T>& lane, const shm_call<T>& m, shm_group& b, std::uint64_t step,
+status copy_noted(const group_link<T>& link, const shm_call<T>& m, shm_group& b, std::uint64_t step,
                   const layout& blocks, const_buffer own, buffer all) {
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = own.element_bytes, longest = blocks.longest() * element, message = all.bytes();
@@ -99,7 +99,7 @@ status copy_noted(const group_link<T>& lane, const shm_call<T>& m, shm_group& b,
   for (std::size_t done = 0; done < longest; done += turn)
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t r = (static_cast<std::size_t>(m.rank()) + i) % n;  // not all from the same rank at once
-      const std::size_t whole = blocks.size(r) * element, bytes = piece_of(whole, done, turn);
+      const std::size_t whole = blocks.size(r) * element, bytes = chunk_size(whole, done, turn);
       if (bytes == 0) continue;  // an empty block has the next one's address
       std::byte* const to = at(all.data, blocks.begin(r) * element);
       if (i == 0) {
@@ -108,7 +108,7 @@ status copy_noted(const group_link<T>& lane, const shm_call<T>& m, shm_group& b,
       }
       const auto rank = static_cast<int>(r);
       const remote_buffer from = find(m, rank, b.descriptor_of(rank, step).in, whole);
-      if (!from) return {errc::protocol, 0, lane.members().world_rank(rank), 0};
+      if (!from) return {errc::protocol, 0, link.members().world_rank(rank), 0};
       if (const int failed = copy_from(b, to + done, from + done, bytes, message)) return copy_failure(failed);
     }
   return {};

@@ -18,12 +18,12 @@ namespace tutti::algo::detail {
 
 /// Block sizes with which cross-memory attach is compared with staging. Below the first the system calls cost too much.
 /// The last does not fit into a core's caches together with its copy, and stands for all longer blocks.
-inline constexpr std::array<std::size_t, 3> lending_probes = {std::size_t{128} << 10, std::size_t{512} << 10,
-                                                              std::size_t{2} << 20};
-inline constexpr std::size_t longest_probe = lending_probes.back();
+inline constexpr std::array<std::size_t, 3> cma_probes = {std::size_t{128} << 10, std::size_t{512} << 10,
+                                                          std::size_t{2} << 20};
+inline constexpr std::size_t longest_probe = cma_probes.back();
 
 /// Nanoseconds for each block size, summed over the ranks.
-using probe_times = std::array<std::uint64_t, lending_probes.size()>;
+using probe_times = std::array<std::uint64_t, cma_probes.size()>;
 
 /// Times of both patterns: blocks that every rank copies from every other, and one block that all ranks copy from rank
 /// 0.
@@ -48,7 +48,7 @@ inline void write_to(std::byte* block, std::size_t bytes) noexcept {
 template <mapped_transport T>
 routine add_up(shm_call<T> m, shm_group& b, std::uint64_t mine, std::uint64_t& total) {
   const std::uint64_t told = m.post({mine, 0});
-  co_await m.everyone(told);
+  co_await m.wait_all(told);
   total = 0;
   for (int r = 0; r < m.size(); ++r) total += b.descriptor_of(r, told).in;
 }
@@ -58,17 +58,17 @@ routine add_up(shm_call<T> m, shm_group& b, std::uint64_t mine, std::uint64_t& t
 template <mapped_transport T, class Round>
 routine time_blocks(shm_call<T> m, shm_group& b, std::byte* block, probe_times& totals, Round round) {
   constexpr std::size_t fewest = 3, enough = std::size_t{1} << 20;  // bytes: enough to use every place of the slots
-  for (std::size_t p = 0; p < lending_probes.size(); ++p) {
-    const std::size_t rounds = (std::max)(fewest, enough / lending_probes[p]);
+  for (std::size_t p = 0; p < cma_probes.size(); ++p) {
+    const std::size_t rounds = (std::max)(fewest, enough / cma_probes[p]);
     std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
     for (std::size_t i = 0; i < rounds; ++i) {
-      write_to(block, lending_probes[p]);
+      write_to(block, cma_probes[p]);
       const std::uint64_t written = m.post();
-      co_await m.everyone(written);
+      co_await m.wait_all(written);
       const deadline begin = clock::now();
-      co_await round(lending_probes[p]);
+      co_await round(cma_probes[p]);
       const std::uint64_t read = m.post();
-      co_await m.everyone(read);
+      co_await m.wait_all(read);
       least = (std::min)(least, nanoseconds_since(begin));
     }
     co_await add_up(m, b, least, totals[p]);
@@ -76,11 +76,10 @@ routine time_blocks(shm_call<T> m, shm_group& b, std::byte* block, probe_times& 
 }
 
 /// Returns the block size from which cross-memory attach is used: the first from which on it is faster than staging by
-/// an eighth, as less may be chance; shm_group::nowhere if it is not faster for the longest.
-inline std::uint64_t worth_lending(const probe_times& times, const probe_times& staged) noexcept {
-  std::uint64_t from = shm_group::nowhere;
-  for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p] - staged[p] / 8;)
-    from = lending_probes[p];
+/// an eighth, as less may be chance; shm_group::no_offset if it is not faster for the longest.
+inline std::uint64_t cma_from(const probe_times& times, const probe_times& staged) noexcept {
+  std::uint64_t from = shm_group::no_offset;
+  for (std::size_t p = cma_probes.size(); p-- > 0 && times[p] < staged[p] - staged[p] / 8;) from = cma_probes[p];
   return from;
 }
 
@@ -88,55 +87,56 @@ inline std::uint64_t worth_lending(const probe_times& times, const probe_times& 
 /// and write every other's memory, those that the kernel copies faster than staging, whose times are `staged`. All
 /// ranks must take part in the same operation, and choose alike. Takes 2 to 12 ms.
 template <mapped_transport T>
-routine choose_lending(shm_call<T> m, shm_group& b, const copy_times& staged) {
-  b.lend({});
+routine choose_cma(shm_call<T> m, shm_group& b, const copy_times& staged) {
+  b.set_cma({});
   scratch room(m.link(), 2 * longest_probe);
   // A readable process with this pid need not be the rank, which may be in another pid namespace: the secret tells.
   const auto here = reinterpret_cast<std::uintptr_t>(room.data());
   const std::uint64_t secret =
       tutti::detail::mix(here, static_cast<std::uint64_t>(clock::now().time_since_epoch().count()));
-  bool able = room && (here & lent) == 0;
+  bool able = room && (here & by_cma) == 0;
   if (able) std::memcpy(room.data(), &secret, sizeof secret);
-  shm_group::exposure shown{b, m.link()};
-  const std::uint64_t told = m.post({able ? here | lent : shm_group::nowhere, secret});
-  co_await m.everyone(told);
-  auto& lenders = b.room().in;
-  lenders.assign(static_cast<std::size_t>(m.size()), nullptr);
+  shm_group::exposure_epoch shown{b, m.link()};
+  const std::uint64_t told = m.post({able ? here | by_cma : shm_group::no_offset, secret});
+  co_await m.wait_all(told);
+  auto& owners = b.room().in;
+  owners.assign(static_cast<std::size_t>(m.size()), nullptr);
   for (int r = 0; r < m.size() && able; ++r) {
     if (r == m.rank()) continue;
     const shm_group::buffer_descriptor theirs = b.descriptor_of(r, told);
     const remote_buffer it = find(m, r, theirs.in, longest_probe);
     std::uint64_t seen = 0;
-    const shm_group::visit visit{b};
+    const shm_group::access_epoch access{b};
     // It writes what it has read: writing may be forbidden where reading is not.
-    able = visit.welcome() && it.process != 0 && os::read_process(it.process, &seen, it.address(), sizeof seen) == 0 &&
-           seen == theirs.out && os::write_process(it.process, it.address(), &seen, sizeof seen) == 0;
-    lenders[static_cast<std::size_t>(r)] = it.at;
+    able = access.permitted() && it.process != 0 &&
+           os::read_process(it.process, &seen, it.address(), sizeof seen) == 0 && seen == theirs.out &&
+           os::write_process(it.process, it.address(), &seen, sizeof seen) == 0;
+    owners[static_cast<std::size_t>(r)] = it.at;
   }
-  const std::uint64_t answered = m.post({able ? std::uint64_t{1} : shm_group::nowhere, 0});
-  co_await m.everyone(answered);
-  if (m.size() < 2 || !m.all_noted(answered)) {
+  const std::uint64_t answered = m.post({able ? std::uint64_t{1} : shm_group::no_offset, 0});
+  co_await m.wait_all(answered);
+  if (m.size() < 2 || !m.all_described(answered)) {
     shown.close();
     co_return;
   }
 
   copy_times times;
   std::byte *const own = room.data(), *const to = own + longest_probe;
-  const auto lender = [&](int r) { return remote_buffer{lenders[static_cast<std::size_t>(r)], m.process_of(r)}; };
+  const auto buffer_of = [&](int r) { return remote_buffer{owners[static_cast<std::size_t>(r)], m.process_of(r)}; };
   co_await time_blocks(m, b, own, times.blocks, [&](std::size_t bytes) -> routine {
     for (int i = 1; i <= compared_with(m); ++i)
-      if (const int failed = copy_from(b, to, lender((m.rank() + i) % m.size()), bytes, bytes))
+      if (const int failed = copy_from(b, to, buffer_of((m.rank() + i) % m.size()), bytes, bytes))
         co_await give_up(m, failed);
   });
   co_await time_blocks(m, b, own, times.whole, [&](std::size_t bytes) -> routine {  // as move_mapped() does
     const std::size_t share = share_of_root(bytes, m.size()), rest = bytes - share;
-    int failed = m.rank() == 0 ? 0 : copy_from(b, to, lender(0), rest, bytes);
+    int failed = m.rank() == 0 ? 0 : copy_from(b, to, buffer_of(0), rest, bytes);
     for (int r = 1; r < m.size() && m.rank() == 0 && failed == 0; ++r)
-      failed = copy_to(b, lender(r) + (longest_probe + rest), own + rest, share, bytes);
+      failed = copy_to(b, buffer_of(r) + (longest_probe + rest), own + rest, share, bytes);
     if (failed != 0) co_await give_up(m, failed);
   });
   shown.close();
-  b.lend({worth_lending(times.blocks, staged.blocks), worth_lending(times.whole, staged.whole)});
+  b.set_cma({cma_from(times.blocks, staged.blocks), cma_from(times.whole, staged.whole)});
 }
 
 }  // namespace tutti::algo::detail

@@ -9,7 +9,7 @@
 namespace tutti::algo::detail {
 
 /// Bytes of a chunk: while the others copy one chunk out of a slot, its rank stages the next one.
-inline constexpr std::size_t copy_piece = shm_group::half_bytes;
+inline constexpr std::size_t copy_chunk = shm_group::half_bytes;
 
 inline constexpr std::size_t beyond_caches = std::size_t{24} << 20;
 
@@ -25,10 +25,10 @@ inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t 
 /// Copies a block of a message from another rank's memory, which this rank maps. Returns false if some rank failed
 /// meanwhile.
 inline bool copy_mapped(shm_group& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
-  const shm_group::visit visit{b};
-  for (std::size_t done = 0; done < bytes; done += shm_group::visit_bytes) {
-    if (!visit.welcome()) return false;
-    copy_out(to + done, from + done, piece_of(bytes, done, shm_group::visit_bytes), message);
+  const shm_group::access_epoch access{b};
+  for (std::size_t done = 0; done < bytes; done += shm_group::access_bytes) {
+    if (!access.permitted()) return false;
+    copy_out(to + done, from + done, chunk_size(bytes, done, shm_group::access_bytes), message);
   }
   return true;
 }
@@ -38,7 +38,8 @@ inline bool copy_mapped(shm_group& b, std::byte* to, const std::byte* from, std:
 /// the part is read from memory once, and by the others from its owner's cache. Far ranks, which are those that stage
 /// by streaming stores, read memory faster than that. Ranks that have not chosen a staging method count as near.
 inline std::size_t turn_bytes(const shm_group& b, std::size_t longest, std::size_t message) noexcept {
-  return message < beyond_caches || b.way().how == stores::streaming ? std::max<std::size_t>(longest, 1) : copy_piece;
+  return message < beyond_caches || b.staging_method().how == stores::streaming ? std::max<std::size_t>(longest, 1)
+                                                                                : copy_chunk;
 }
 
 }  // namespace tutti::algo::detail

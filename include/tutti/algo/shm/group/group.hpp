@@ -38,11 +38,11 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
  public:
   /// Bytes that a rank accesses in other ranks' buffers between two checks for revocation. A chunk this long is worth
   /// the slow start of each copy.
-  static constexpr std::size_t visit_bytes = slot_bytes;
-  static constexpr std::uint64_t nowhere = (std::numeric_limits<std::uint64_t>::max)();
+  static constexpr std::size_t access_bytes = slot_bytes;
+  static constexpr std::uint64_t no_offset = (std::numeric_limits<std::uint64_t>::max)();
 
-  /// Buffer descriptor that a rank publishes with a step: the offsets of its buffers in its heap, `nowhere` for buffers
-  /// that peers cannot map, and the bytes of the longest block in its slot if peers cannot compute them.
+  /// Buffer descriptor that a rank publishes with a step: the offsets of its buffers in its heap, `no_offset` for
+  /// buffers that peers cannot map, and the bytes of the longest block in its slot if peers cannot compute them.
   struct buffer_descriptor {
     std::uint64_t in, out;
     std::uint64_t longest = 0;
@@ -50,7 +50,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
 
   /// Prefetch of another rank's slot; `bytes` bytes of it will be read. The first `times` polls for a step also fetch
   /// the beginning of the slot, so that flag and data arrive together.
-  struct asking {
+  struct slot_prefetch {
     std::size_t bytes = 0;
     int times = 6;  // a rank that is much later would lose its lines again and again
   };
@@ -61,35 +61,35 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// Four flags per rank suffice: a rank posts step t only after completing step t - 1, for which some rank has seen
   /// all ranks at t - 2 (the root, if all others wait for the root alone). While this rank is at step t, no rank can
   /// therefore be past t + 2, and no flag that is still awaited has been reused.
-  class reached final : public condition {
+  class posted_by final : public condition {
    public:
     /// Starts the wait. `expected` is the number of bytes of each slot that will be read afterwards, for prefetching.
     template <class Link>
-    reached(shm_group& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
-        : board_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
+    posted_by(shm_group& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
+        : group_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
       link.watch(*this);
     }
     bool holds() noexcept override {
       for (; next_ < end_; ++next_) {
-        std::uint64_t& seen = board_.seen_[static_cast<std::size_t>(next_)];
+        std::uint64_t& seen = group_.seen_[static_cast<std::size_t>(next_)];
         if (seen >= step_) continue;  // its call was compared then; the line may be on its way back to its rank by now
-        const flag& c = board_.at(next_, step_);
-        tutti::detail::prefetch(c.data, cell_bytes);
-        board_.ask_for(next_, step_, ahead_);
+        const flag& c = group_.at(next_, step_);
+        tutti::detail::prefetch(c.data, payload_bytes);
+        group_.prefetch_slot(next_, step_, ahead_);
         if (c.step.load(std::memory_order_acquire) < step_) return false;
-        differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
+        differs_ = c.call.load(std::memory_order_relaxed) != group_.posted_;
         if (differs_) return true;
         seen = step_;
       }
       return true;
     }
-    status verdict() const noexcept override { return differs_ ? board_.difference(next_) : status{}; }
-    int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
+    status verdict() const noexcept override { return differs_ ? group_.difference(next_) : status{}; }
+    int waiting_for() const noexcept override { return group_.members_->world_rank(next_); }
 
    private:
-    shm_group& board_;
+    shm_group& group_;
     std::uint64_t step_;
-    asking ahead_;
+    slot_prefetch ahead_;
     int next_, end_;
     bool differs_ = false;
   };
@@ -99,37 +99,37 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// until each rank that is at work has finished its 256 KiB or has died. It waits at most 10 s for a rank that is
   /// merely stopped, which may still complete its chunk later.
   template <class Link>
-  class exposure {
+  class exposure_epoch {
    public:
-    exposure(shm_group& b, Link& link) noexcept : board_(&b), link_(link) {}
-    exposure(const exposure&) = delete;
-    exposure& operator=(const exposure&) = delete;
-    ~exposure() {
-      if (board_) board_->revoke(link_);
+    exposure_epoch(shm_group& b, Link& link) noexcept : group_(&b), link_(link) {}
+    exposure_epoch(const exposure_epoch&) = delete;
+    exposure_epoch& operator=(const exposure_epoch&) = delete;
+    ~exposure_epoch() {
+      if (group_) group_->revoke(link_);
     }
-    void close() noexcept { board_ = nullptr; }
+    void close() noexcept { group_ = nullptr; }
 
    private:
-    shm_group* board_;
+    shm_group* group_;
     Link& link_;
   };
 
-  /// Access epoch: this rank accesses the others' buffers. The caller must ask welcome() before every `visit_bytes`,
+  /// Access epoch: this rank accesses the others' buffers. The caller must ask permitted() before every `access_bytes`,
   /// and end the access when it returns false.
-  class visit {
+  class access_epoch {
    public:
-    explicit visit(shm_group& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }
-    visit(const visit&) = delete;
-    visit& operator=(const visit&) = delete;
-    ~visit() { board_.at(board_.rank_).visiting.store(0, std::memory_order_release); }
-    [[nodiscard]] bool welcome() const noexcept {
-      for (const line* l : board_.lines_)
-        if (l->retracted.load() != 0) return false;
+    explicit access_epoch(shm_group& b) noexcept : group_(b) { group_.at(group_.rank_).accessing.store(1); }
+    access_epoch(const access_epoch&) = delete;
+    access_epoch& operator=(const access_epoch&) = delete;
+    ~access_epoch() { group_.at(group_.rank_).accessing.store(0, std::memory_order_release); }
+    [[nodiscard]] bool permitted() const noexcept {
+      for (const line* l : group_.lines_)
+        if (l->revoked.load() != 0) return false;
       return true;
     }
 
    private:
-    shm_group& board_;
+    shm_group& group_;
   };
 
   /// Reusable lists of addresses for the operation that holds the ticket, so that operations do not allocate.
@@ -147,29 +147,29 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
     TUTTI_ASSERT(std::ranges::all_of(seen_, [this](std::uint64_t seen) { return seen >= step_; }));
     return slot(rank_, step_ + 1, bytes);
   }
-  /// Returns the inline payload of a flag, `cell_bytes` long: the own one is written before post(), others' are read
+  /// Returns the inline payload of a flag, `payload_bytes` long: the own one is written before post(), others' are read
   /// after it.
-  [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
+  [[nodiscard]] std::byte* inline_payload(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
   [[nodiscard]] buffer_descriptor descriptor_of(int rank, std::uint64_t step) const noexcept {
     buffer_descriptor n;
-    std::memcpy(&n, beside(rank, step), sizeof n);
+    std::memcpy(&n, inline_payload(rank, step), sizeof n);
     return n;
   }
 
   /// Returns true if a call can post without waiting: no operation is queued, and every rank is seen at the last step
   /// within `spin_limit` polls.
   [[nodiscard]] bool is_clear(int spin_limit) noexcept {
-    return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, spin_limit));
+    return is_open() && is_free() && (all_seen_ == step_ || test(0, members_->size, spin_limit));
   }
   /// Polls at most `spin_limit` times whether ranks `first` to `last` - 1 have posted the step that this rank posted
   /// last, in the same call. `expected` is the number of bytes of each slot that will be read, for prefetching.
-  [[nodiscard]] bool sees(int first, int last, int spin_limit, std::size_t expected = 0) noexcept {
-    asking ahead{expected};
+  [[nodiscard]] bool test(int first, int last, int spin_limit, std::size_t expected = 0) noexcept {
+    slot_prefetch ahead{expected};
     for (int r = first; r < last; ++r) {
       std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
       for (const flag& c = at(r, step_); seen < step_;) {
-        tutti::detail::prefetch(c.data, cell_bytes);
-        ask_for(r, step_, ahead);
+        tutti::detail::prefetch(c.data, payload_bytes);
+        prefetch_slot(r, step_, ahead);
         if (c.step.load(std::memory_order_acquire) >= step_) {
           if (c.call.load(std::memory_order_relaxed) != posted_) return false;
           seen = step_;
@@ -183,7 +183,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   }
 
   /// Prefetches the flags of all other ranks. A call that does not wait for them does so for the next call, which will.
-  void ask() const noexcept {
+  void prefetch_flags() const noexcept {
     for (int r = 0; r < members_->size; ++r)
       if (r != rank_) tutti::detail::prefetch(at(r, step_).data, 1);
   }
@@ -204,7 +204,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// same call.
   template <class Link>
   std::uint64_t post(Link& link, buffer_descriptor n) noexcept {
-    std::memcpy(beside(rank_, step_ + 1), &n, sizeof n);
+    std::memcpy(inline_payload(rank_, step_ + 1), &n, sizeof n);
     return post(link);
   }
 
@@ -215,12 +215,12 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
   /// Message sizes in bytes from which ranks offer a buffer for cross-memory attach: `blocks` where every rank copies
   /// from every other, `whole` for the buffer of a root.
-  struct lending {
-    std::uint64_t blocks = nowhere, whole = nowhere;
-    friend bool operator==(const lending&, const lending&) = default;
+  struct cma_thresholds {
+    std::uint64_t blocks = no_offset, whole = no_offset;
+    friend bool operator==(const cma_thresholds&, const cma_thresholds&) = default;
   };
-  void lend(const lending& from) noexcept { lends_ = from; }
-  [[nodiscard]] const lending& lends() const noexcept { return lends_; }
+  void set_cma(const cma_thresholds& from) noexcept { cma_ = from; }
+  [[nodiscard]] const cma_thresholds& cma() const noexcept { return cma_; }
   /// Maps the long slots that all ranks have described with `step`. Returns the world rank whose slots cannot be
   /// mapped, -1 if all can.
   template <class Link>
@@ -236,44 +236,44 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
 
   /// Tells the other ranks that this rank accesses their memory no more; all its operations must have ended. Returns
   /// the memory to free once all others have done the same.
-  remains end() noexcept {
+  retired_memory end() noexcept {
     if (!is_open()) return {};
     for (int r = 0; r < members_->size; ++r)
-      if (r != rank_) at(r).farewells.fetch_add(1, std::memory_order_release);
-    return {parts()[static_cast<std::size_t>(rank_)], long_part(), &at(rank_).farewells,
+      if (r != rank_) at(r).departures.fetch_add(1, std::memory_order_release);
+    return {parts()[static_cast<std::size_t>(rank_)], long_part(), &at(rank_).departures,
             static_cast<std::uint32_t>(members_->size - 1)};
   }
 
   /// Allocates this rank's flags and slots and exchanges their offsets by messages. Runs once, in the group's first
   /// call in shared memory.
-  template <class Lane>
-  routine open(Lane lane) {
-    auto& link = lane.link();
-    std::vector<std::uint64_t> places(static_cast<std::size_t>(lane.size()));
+  template <class GroupLink>
+  routine open(GroupLink link) {
+    auto& endpoint = link.link();
+    std::vector<std::uint64_t> places(static_cast<std::size_t>(link.size()));
     std::byte* part = nullptr;
     status failed{};
     try {
-      part = link.allocate(part_bytes);
+      part = endpoint.allocate(part_bytes);
     } catch (const error& e) {
       failed = e.cause();
     } catch (const std::bad_alloc&) {
       failed = {errc::out_of_resources};
     }
-    if (!failed.ok()) co_await lane.refuse(failed);
-    const auto r = static_cast<std::size_t>(lane.rank());
-    places[r] = *link.locate(part, part_bytes);
-    co_await detail::ring_gather(lane, &places[r], places.data(), sizeof places[r],
+    if (!failed.ok()) co_await link.refuse(failed);
+    const auto r = static_cast<std::size_t>(link.rank());
+    places[r] = *endpoint.locate(part, part_bytes);
+    co_await detail::ring_gather(link, &places[r], places.data(), sizeof places[r],
                                  blocks{places.size(), places.size()}, tag::preparing);
     for (std::size_t p = 0; p < places.size(); ++p) {
-      std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p], part_bytes);
-      if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
+      std::byte* at = endpoint.resolve(link.members().world_rank(static_cast<int>(p)), places[p], part_bytes);
+      if (!at) co_await link.refuse({errc::protocol, 0, link.members().world_rank(static_cast<int>(p)), 0});
       add_part(at);
     }
     seen_.resize(places.size());
     lists_.operands.reserve(places.size());
     lists_.in.reserve(places.size());
-    rank_ = lane.rank();
-    members_ = &lane.members();
+    rank_ = link.rank();
+    members_ = &link.members();
     lines_.reserve(places.size());  // is_open() is true from here on
     for (std::byte* p : parts()) lines_.push_back(reinterpret_cast<line*>(p));
   }
@@ -282,7 +282,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   using call_history::at;
   [[nodiscard]] flag& at(int rank, std::uint64_t step) const noexcept { return at(rank).flags[step % 4]; }
 
-  void ask_for(int r, std::uint64_t step, asking& ahead) const noexcept {
+  void prefetch_slot(int r, std::uint64_t step, slot_prefetch& ahead) const noexcept {
     // Prefetching a long message would take lines from the writer before it has written them.
     constexpr std::size_t worth_asking = std::size_t{64} << 10, most = 4096;
     if (ahead.bytes == 0 || ahead.bytes > worth_asking || ahead.times == 0) return;
@@ -292,14 +292,14 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
 
   template <class Link>
   void revoke(Link& link) noexcept {
-    at(rank_).retracted.store(1);  // sequentially consistent, as `visiting` is: one of the two sides sees the other
+    at(rank_).revoked.store(1);  // sequentially consistent, as `accessing` is: one of the two sides sees the other
     const deadline limit = after(std::chrono::seconds(10));
     for (int r = 0; r < members_->size; ++r)
-      while (r != rank_ && at(r).visiting.load() != 0 && !link.gone(members_->world_rank(r)) && clock::now() < limit)
+      while (r != rank_ && at(r).accessing.load() != 0 && !link.gone(members_->world_rank(r)) && clock::now() < limit)
         std::this_thread::yield();
   }
 
-  lending lends_;
+  cma_thresholds cma_;
   retune_schedule timer_;
   std::vector<std::uint64_t> seen_;  // highest step that each rank was seen at, with its call compared
   lists lists_;

@@ -37,7 +37,7 @@ inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
 /// rank's buffer; `block_of(r)` returns the range of rank r's block in the root's buffer, and is called for all ranks
 /// by the root, by others for themselves. Two rounds in all, with that of `step`.
 template <mapped_transport T, class BlockOf>
-routine move_mapped(group_link<T> lane, shm_call<T> m, shm_group& b, int root, std::uint64_t step, flow way,
+routine move_mapped(group_link<T> link, shm_call<T> m, shm_group& b, int root, std::uint64_t step, flow way,
                     std::byte* own, BlockOf block_of) {
   const bool gives = (way == flow::from_root) == (m.rank() == root);
   const auto move = [&](std::byte* mine, remote_buffer theirs, std::size_t bytes, std::size_t message) {
@@ -46,14 +46,14 @@ routine move_mapped(group_link<T> lane, shm_call<T> m, shm_group& b, int root, s
   int failed = 0;
   const bool shares = b.descriptor_of(root, step).out == takes_share;
   if (m.rank() == root) {
-    co_await m.everyone(step);
+    co_await m.wait_all(step);
     for (int r = 0; r < m.size() && failed == 0; ++r) {
       const std::uint64_t where = b.descriptor_of(r, step).in;
-      if (r == root || !shares || where == shm_group::nowhere) continue;
+      if (r == root || !shares || where == shm_group::no_offset) continue;
       const stretch block = block_of(r);
       if (block.bytes == 0) continue;
       const remote_buffer theirs = find(m, r, where, block.bytes);
-      if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
+      if (!theirs) co_await link.refuse({errc::protocol, 0, link.members().world_rank(r), 0});
       const std::size_t share = share_of_root(block.bytes, m.size()), from = block.bytes - share;
       failed = move(own + block.offset + from, theirs + from, share, block.bytes);
     }
@@ -61,19 +61,19 @@ routine move_mapped(group_link<T> lane, shm_call<T> m, shm_group& b, int root, s
     const stretch block = block_of(m.rank());
     if (block.bytes != 0) {
       const remote_buffer theirs = find(m, root, b.descriptor_of(root, step).in + block.offset, block.bytes);
-      if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(root), 0});
-      const bool shared = shares && b.descriptor_of(m.rank(), step).in != shm_group::nowhere;
+      if (!theirs) co_await link.refuse({errc::protocol, 0, link.members().world_rank(root), 0});
+      const bool shared = shares && b.descriptor_of(m.rank(), step).in != shm_group::no_offset;
       const std::size_t share = shared ? share_of_root(block.bytes, m.size()) : 0;
       failed = move(own, theirs, block.bytes - share, block.bytes);
     }
   }
   if (failed != 0) co_await give_up(m, failed);
-  co_await m.everyone(step);  // no rank gets two steps ahead of another: there are four flags
+  co_await m.wait_all(step);  // no rank gets two steps ahead of another: there are four flags
   const std::uint64_t end = m.post();
   if (m.rank() == root)
-    co_await m.everyone(end);
+    co_await m.wait_all(end);
   else
-    co_await m.only(root, end);
+    co_await m.wait_rank(root, end);
 }
 
 }  // namespace tutti::algo::detail

@@ -23,7 +23,7 @@ class retire_list {
   /// Ends the shm group, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory
   /// for the list's node, the shm group's memory is freed with the transport.
   void retire(shm_group& b) noexcept {
-    const shm_group::remains r = b.end();
+    const shm_group::retired_memory r = b.end();
     if (!r.part) return;
     if (auto* n = new (std::nothrow) node{r, first_}) first_ = n;
   }
@@ -32,8 +32,8 @@ class retire_list {
   template <class Link>
   void reclaim(Link& link) noexcept {
     for (node** at = &first_; *at;) {
-      const shm_group::remains r = (*at)->what;
-      if (r.farewells->load(std::memory_order_acquire) != r.others) {
+      const shm_group::retired_memory r = (*at)->what;
+      if (r.departures->load(std::memory_order_acquire) != r.others) {
         at = &(*at)->next;
         continue;
       }
@@ -52,7 +52,7 @@ class retire_list {
 
  private:
   struct node {
-    shm_group::remains what;
+    shm_group::retired_memory what;
     node* next;
   };
   static void drop(node*& at) noexcept {

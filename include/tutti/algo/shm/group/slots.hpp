@@ -24,19 +24,19 @@ class shm_slots {
   /// Method of staging: the kind of stores, and the bytes of each slot through which short messages rotate before they
   /// reuse a place (a power of two).
   struct staging {
-    std::size_t walk = slot_bytes;
+    std::size_t rotation = slot_bytes;
     stores how = stores::ordinary;
     friend bool operator==(const staging&, const staging&) = default;
   };
-  static constexpr std::size_t long_walk = std::size_t{2} << 20;
-  static constexpr std::size_t long_bytes = shm_group_memory::slots_at + 2 * long_walk;
+  static constexpr std::size_t long_rotation = std::size_t{2} << 20;
+  static constexpr std::size_t long_bytes = shm_group_memory::slots_at + 2 * long_rotation;
 
   /// Returns the place where `rank` stages `bytes` bytes for a step. Messages beyond a few lines rotate through the
   /// slot, because stores into lines that no rank has read lately are cheaper. Shorter messages always use the same
   /// place, whose lines then stay in all caches.
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
-    const std::size_t within = bytes < worth_walking ? 0 : step / 2 * std::bit_ceil(bytes) & (staging_.walk - 1);
-    return slots_[static_cast<std::size_t>(rank)] + step % 2 * staging_.walk + within;
+    const std::size_t within = bytes < worth_rotating ? 0 : step / 2 * std::bit_ceil(bytes) & (staging_.rotation - 1);
+    return slots_[static_cast<std::size_t>(rank)] + step % 2 * staging_.rotation + within;
   }
   /// Copies into a slot by the current method.
   void stage(std::byte* to, const void* from, std::size_t bytes) noexcept {
@@ -48,14 +48,14 @@ class shm_slots {
   /// Sets the method from the next step on. All ranks must do so before the same step.
   void use(const staging& s) noexcept {
     for (std::size_t r = 0; r < parts_.size(); ++r)
-      slots_[r] = (s.walk == slot_bytes ? parts_ : long_parts_)[r] + shm_group_memory::slots_at;
+      slots_[r] = (s.rotation == slot_bytes ? parts_ : long_parts_)[r] + shm_group_memory::slots_at;
     staging_ = s;
   }
-  [[nodiscard]] const staging& way() const noexcept { return staging_; }
+  [[nodiscard]] const staging& staging_method() const noexcept { return staging_; }
   /// Returns the `bytes` to pass to slot() for a chunk of a message. Chunks of long blocks that all ranks stage
   /// alternate between two places: more room would push the blocks out of a cache that the cores share.
-  [[nodiscard]] std::size_t place_for(std::size_t piece, std::size_t block) const noexcept {
-    return block < std::size_t{1} << 20 ? piece : (std::max)(piece, staging_.walk / 2);
+  [[nodiscard]] std::size_t place_for(std::size_t chunk, std::size_t block) const noexcept {
+    return block < std::size_t{1} << 20 ? chunk : (std::max)(chunk, staging_.rotation / 2);
   }
   /// Allocates this rank's long slots unless it has them; returns false if there is no memory.
   template <class Link>
@@ -85,7 +85,7 @@ class shm_slots {
   [[nodiscard]] std::byte* long_part() const noexcept { return long_; }
 
  private:
-  static constexpr std::size_t worth_walking = std::size_t{3} << 10;
+  static constexpr std::size_t worth_rotating = std::size_t{3} << 10;
 
   std::vector<std::byte*> parts_, slots_, long_parts_;
   std::byte* long_ = nullptr;

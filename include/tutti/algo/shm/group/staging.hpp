@@ -18,33 +18,33 @@ namespace tutti::algo::detail {
 template <mapped_transport T>
 routine time_staging(shm_call<T> m, shm_group& b, copy_times& totals) {
   scratch room(m.link(), 2 * longest_probe);
-  const std::uint64_t answered = m.post({room ? std::uint64_t{1} : shm_group::nowhere, 0});
-  co_await m.everyone(answered);
-  if (!m.all_noted(answered)) co_return;
+  const std::uint64_t answered = m.post({room ? std::uint64_t{1} : shm_group::no_offset, 0});
+  co_await m.wait_all(answered);
+  if (!m.all_described(answered)) co_return;
   std::byte *const own = room.data(), *const to = own + longest_probe;
   co_await time_blocks(m, b, own, totals.blocks, [&](std::size_t bytes) -> routine {
-    const std::size_t place = b.place_for(copy_piece, bytes);
-    for (std::size_t done = 0; done < bytes; done += copy_piece) {
+    const std::size_t place = b.place_for(copy_chunk, bytes);
+    for (std::size_t done = 0; done < bytes; done += copy_chunk) {
       const std::uint64_t step = m.next();
       std::byte* const slot = co_await m.free_slot(place);
-      b.stage(slot, own + done, copy_piece);
+      b.stage(slot, own + done, copy_chunk);
       m.post();
-      co_await m.everyone(step);
+      co_await m.wait_all(step);
       for (int i = 1; i <= compared_with(m); ++i)
-        copy_bytes(to + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
+        copy_bytes(to + done, m.slot((m.rank() + i) % m.size(), step, place), copy_chunk);
     }
   });
   co_await time_blocks(m, b, own, totals.whole, [&](std::size_t bytes) -> routine {  // as direct_broadcast() does
-    for (std::size_t done = 0; done < bytes; done += copy_piece) {
+    for (std::size_t done = 0; done < bytes; done += copy_chunk) {
       const std::uint64_t step = m.next();
       if (m.rank() == 0) {
-        std::byte* const slot = co_await m.free_slot(copy_piece);
-        b.stage(slot, own + done, copy_piece);
+        std::byte* const slot = co_await m.free_slot(copy_chunk);
+        b.stage(slot, own + done, copy_chunk);
       }
       m.post();
       if (m.rank() == 0) continue;
-      co_await m.only(0, step);
-      copy_bytes(to + done, m.slot(0, step, copy_piece), copy_piece);
+      co_await m.wait_rank(0, step);
+      copy_bytes(to + done, m.slot(0, step, copy_chunk), copy_chunk);
     }
   });
 }
@@ -62,37 +62,37 @@ inline crowding crowding_of(double ranks_per_core) noexcept {
 /// Staging methods that are compared. Far cores want streaming stores. Near cores want long slots, whose lines leave
 /// the reader's cache before they are written again. Others want neither. The last method needs long slots, and is not
 /// compared if ranks share cores.
-inline constexpr std::array<shm_group::staging, 3> ways_to_stage = {{{shm_group::slot_bytes, stores::ordinary},
-                                                                     {shm_group::slot_bytes, stores::streaming},
-                                                                     {shm_group::long_walk, stores::ordinary}}};
-using way_times = std::array<std::uint64_t, ways_to_stage.size()>;
-inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
+inline constexpr std::array<shm_group::staging, 3> staging_methods = {{{shm_group::slot_bytes, stores::ordinary},
+                                                                       {shm_group::slot_bytes, stores::streaming},
+                                                                       {shm_group::long_rotation, stores::ordinary}}};
+using staging_times = std::array<std::uint64_t, staging_methods.size()>;
+inline constexpr std::size_t staged_chunk = std::size_t{64} << 10;
 
-/// Measures the nanoseconds in which the ranks exchange `block`, of `staged_piece` bytes, by each method, summed over
+/// Measures the nanoseconds in which the ranks exchange `block`, of `staged_chunk` bytes, by each method, summed over
 /// the ranks; the maximum for methods that are not compared. If ranks share cores, waits do not count, since the
 /// scheduler decides how long they are.
 template <mapped_transport T>
-routine time_ways(shm_call<T> m, shm_group& b, std::byte* block, crowding ranks, way_times& totals) {
-  constexpr std::size_t most_rounds = 4 * shm_group::long_walk / staged_piece;  // through both slots twice
+routine time_ways(shm_call<T> m, shm_group& b, std::byte* block, crowding ranks, staging_times& totals) {
+  constexpr std::size_t most_rounds = 4 * shm_group::long_rotation / staged_chunk;  // through both slots twice
   const bool alone = ranks == crowding::own_cores;
-  const std::size_t ways = alone ? ways_to_stage.size() : ways_to_stage.size() - 1;
+  const std::size_t ways = alone ? staging_methods.size() : staging_methods.size() - 1;
   std::uint64_t round_times[most_rounds] = {};
   totals.fill((std::numeric_limits<std::uint64_t>::max)());
   for (std::size_t w = 0; w < ways; ++w) {
-    b.use(ways_to_stage[w]);
-    const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * ways_to_stage[w].walk / staged_piece);
+    b.use(staging_methods[w]);
+    const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * staging_methods[w].rotation / staged_chunk);
     for (std::size_t i = 0; i < rounds; ++i) {
       const std::uint64_t step = m.next();
-      write_to(block, staged_piece);
-      std::byte* const slot = co_await m.free_slot(staged_piece);
+      write_to(block, staged_chunk);
+      std::byte* const slot = co_await m.free_slot(staged_chunk);
       const deadline begin = clock::now();
-      b.stage(slot, block, staged_piece);
+      b.stage(slot, block, staged_chunk);
       const std::uint64_t staging = nanoseconds_since(begin);
       m.post();
-      co_await m.everyone(step, staged_piece);
+      co_await m.wait_all(step, staged_chunk);
       const deadline met = clock::now();
       for (int k = 1; k <= compared_with(m); ++k)
-        copy_bytes(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
+        copy_bytes(block, m.slot((m.rank() + k) % m.size(), step, staged_chunk), staged_chunk);
       round_times[i] = alone ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
     }
     // The median of the second half: another program on the core during one round would decide an average.
@@ -113,34 +113,34 @@ template <mapped_transport T>
 routine choose_staging(shm_call<T> m, shm_group& b) {
   const crowding mine = crowding_of(m.link().ranks_per_core());
   const bool alone = mine == crowding::own_cores;
-  scratch block(m.link(), mine == crowding::too_many ? 0 : staged_piece);
+  scratch block(m.link(), mine == crowding::too_many ? 0 : staged_chunk);
   const bool willing = block && (!alone || b.make_long(m.link()));
-  const std::uint64_t place = !willing ? shm_group::nowhere : alone ? b.long_place(m.link()) : 0;
+  const std::uint64_t place = !willing ? shm_group::no_offset : alone ? b.long_place(m.link()) : 0;
   const std::uint64_t answered = m.post({place, static_cast<std::uint64_t>(mine)});
-  co_await m.everyone(answered);
-  if (!m.all_noted(answered)) co_return;
+  co_await m.wait_all(answered);
+  if (!m.all_described(answered)) co_return;
   crowding ranks = mine;
   for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.descriptor_of(r, answered).out));
   if (ranks == crowding::too_many) co_return;
   if (ranks == crowding::own_cores)
     if (const int who = b.find_long(m.link(), answered); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
-  const shm_group::staging way_before = b.way();
-  const shm_group::lending lent_before = b.lends();
+  const shm_group::staging staging_before = b.staging_method();
+  const shm_group::cma_thresholds cma_before = b.cma();
 
-  way_times times{};
+  staging_times times{};
   co_await time_ways(m, b, block.data(), ranks, times);
   // The first that is within an eighth of the best: short slots leave more of the caches to other data.
   const std::uint64_t least = *std::min_element(times.begin(), times.end());
   const auto* const chosen =
       std::find_if(times.begin(), times.end(), [&](std::uint64_t t) { return t <= least + least / 8; });
-  b.use(ways_to_stage[static_cast<std::size_t>(chosen - times.begin())]);
+  b.use(staging_methods[static_cast<std::size_t>(chosen - times.begin())]);
   if (ranks == crowding::own_cores) {
     copy_times staged;
     co_await time_staging(m, b, staged);
-    co_await choose_lending(m, b, staged);
+    co_await choose_cma(m, b, staged);
   }
   using outcome = retune_schedule::outcome;
-  b.timer().chose(b.way() == way_before && b.lends() == lent_before ? outcome::same : outcome::another);
+  b.timer().chose(b.staging_method() == staging_before && b.cma() == cma_before ? outcome::same : outcome::another);
 }
 
 }  // namespace tutti::algo::detail

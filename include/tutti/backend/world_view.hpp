@@ -9,12 +9,12 @@ namespace tutti {
 
 /// The view of the host's world that a world of devices made from it keeps: whether a rank was lost, and the names of
 /// ranks. Called under the lock of their common engine.
-class control_lane {
+class world_view {
  public:
-  control_lane() = default;
-  control_lane(const control_lane&) = delete;
-  control_lane& operator=(const control_lane&) = delete;
-  virtual ~control_lane() = default;
+  world_view() = default;
+  world_view(const world_view&) = delete;
+  world_view& operator=(const world_view&) = delete;
+  virtual ~world_view() = default;
 
   [[nodiscard]] virtual status failure() const noexcept = 0;
   virtual void abort(status why) noexcept = 0;  ///< ends the host's world, too; peers are told
@@ -23,9 +23,9 @@ class control_lane {
 
 /// The view of a host's world whose communicators share a driver.
 template <class Driver>
-class driver_control_lane final : public control_lane {
+class driver_world_view final : public world_view {
  public:
-  explicit driver_control_lane(std::shared_ptr<Driver> d) : driver_(std::move(d)) {}
+  explicit driver_world_view(std::shared_ptr<Driver> d) : driver_(std::move(d)) {}
 
   [[nodiscard]] status failure() const noexcept override { return driver_->link().failure(); }
   void abort(status why) noexcept override { driver_->link().abort(why); }

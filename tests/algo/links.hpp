@@ -31,7 +31,7 @@
 
 #include <support/expect.hpp>
 
-namespace lanes {
+namespace links {
 
 /// One rank that runs algorithms directly, with neither a backend nor a communicator.
 template <tutti::transport T = tutti::threads_transport>
@@ -45,10 +45,10 @@ class rank final : public tutti::op_owner {
   [[nodiscard]] int number() const noexcept { return members_.rank; }
   [[nodiscard]] int size() const noexcept { return members_.size; }
   [[nodiscard]] const tutti::group& members() const noexcept { return members_; }
-  [[nodiscard]] tutti::algo::shm_group& shm_group() noexcept { return board_; }
+  [[nodiscard]] tutti::algo::shm_group& shm_group() noexcept { return group_; }
   [[nodiscard]] T& link() noexcept { return driver_.link(); }
 
-  /// Starts `make(lane)`; all ranks start the same ones in the same order.
+  /// Starts `make(link)`; all ranks start the same ones in the same order.
   template <class Make>
   tutti::op start(Make make, tutti::duration limit = std::chrono::seconds(60)) {
     auto guard = engine_->lock();
@@ -88,7 +88,7 @@ class rank final : public tutti::op_owner {
   std::shared_ptr<tutti::engine> engine_;
   tutti::driver<T> driver_;
   tutti::group members_;
-  tutti::algo::shm_group board_;
+  tutti::algo::shm_group group_;
   tutti::op_pool pool_;
   std::uint64_t sequence_ = 0;
 };
@@ -181,11 +181,11 @@ tutti::buffer out(V& v) {
 
 /// A list of `count` elements in all.
 template <class E>
-tutti::buffer_list list(const std::vector<std::span<E>>& pieces, std::size_t count) {
+tutti::buffer_list list(const std::vector<std::span<E>>& chunks, std::size_t count) {
   const auto item = [](const void* items, std::size_t i) noexcept {
     return std::as_writable_bytes(static_cast<const std::span<E>*>(items)[i]);
   };
-  return {pieces.data(), pieces.size(), count, sizeof(E), tutti::erase_type(std::span<E>{}).type, item};
+  return {chunks.data(), chunks.size(), count, sizeof(E), tutti::erase_type(std::span<E>{}).type, item};
 }
 
-}  // namespace lanes
+}  // namespace links

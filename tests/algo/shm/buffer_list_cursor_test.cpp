@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <tutti/algo/shm/list_walk.hpp>
+#include <tutti/algo/shm/buffer_list_cursor.hpp>
 #include <tutti/core/args.hpp>
 
 namespace {
@@ -21,7 +21,7 @@ tutti::buffer_list erased(list& of) {
   return {static_cast<const void*>(&shown), of.size(), 0, 1, tutti::dtype::u8, item};
 }
 
-TEST_CASE("list_walk: goes through all bytes once, whatever the pieces") {
+TEST_CASE("buffer_list_cursor: goes through all bytes once, whatever the chunks") {
   for (const std::size_t step : {1U, 2U, 3U, 5U, 100U}) {
     list items;
     std::size_t total = 0;
@@ -29,7 +29,7 @@ TEST_CASE("list_walk: goes through all bytes once, whatever the pieces") {
       items.emplace_back(n);
       for (std::byte& b : items.back()) b = static_cast<std::byte>(total++);
     }
-    tutti::algo::list_walk out{erased(items)}, in{erased(items)};
+    tutti::algo::buffer_list_cursor out{erased(items)}, in{erased(items)};
     std::vector<std::byte> all(total);
     for (std::size_t done = 0; done < total; done += step) out.gather(&all[done], std::min(step, total - done));
     for (std::size_t i = 0; i < total; ++i) CHECK(all[i] == static_cast<std::byte>(i));
@@ -42,10 +42,10 @@ TEST_CASE("list_walk: goes through all bytes once, whatever the pieces") {
   }
 }
 
-TEST_CASE("list_walk: nothing of nothing") {
+TEST_CASE("buffer_list_cursor: nothing of nothing") {
   list none;
-  tutti::algo::list_walk walk{erased(none)};
-  walk.next(0, [](auto, std::size_t) { FAIL("a piece"); });
+  tutti::algo::buffer_list_cursor walk{erased(none)};
+  walk.next(0, [](auto, std::size_t) { FAIL("a chunk"); });
 }
 
 }  // namespace

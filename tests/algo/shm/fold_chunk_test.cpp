@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <vector>
 
-#include <tutti/algo/shm/fold_piece.hpp>
+#include <tutti/algo/shm/fold_chunk.hpp>
 #include <tutti/core/reduction.hpp>
 
 using tutti::stores;
 using tutti::algo::shm_group;
 
-TEST_CASE("fold_piece: one result or several, all hold the sum of all operands") {
+TEST_CASE("fold_chunk: one result or several, all hold the sum of all operands") {
   for (const std::size_t count : {1U, 63U, 4096U, 100001U})
     for (std::size_t results = 1; results <= 3; ++results) {
       CAPTURE(count);
@@ -20,7 +20,7 @@ TEST_CASE("fold_piece: one result or several, all hold the sum of all operands")
       for (std::size_t r = 0; r < 3; ++r) each.emplace_back(count, static_cast<float>(r + 1));
       for (const auto& e : each) room.operands.push_back(e.data());
       for (std::size_t r = 0; r < results; ++r) room.results.push_back(each[r].data());
-      tutti::algo::detail::fold_piece(b, count, stores::own_first, tutti::erase_type<float>(tutti::sum));
+      tutti::algo::detail::fold_chunk(b, count, stores::own_first, tutti::erase_type<float>(tutti::sum));
       for (std::size_t r = 0; r < 3; ++r)
         CHECK(each[r] == std::vector<float>(count, r < results ? 6.0F : static_cast<float>(r + 1)));
     }

@@ -10,7 +10,7 @@ namespace tutti::algo::detail {
 /// Folds `count` elements of all of `b.room().operands` into all of `b.room().results`, and stores as `how` says. Lines
 /// of several results are prefetched for writing on a Zen 5 alone, which gains a third between distant cores; a Zen 4
 /// loses as much.
-inline void fold_piece(shm_group& b, std::size_t count, stores how, const reduction& with) {
+inline void fold_chunk(shm_group& b, std::size_t count, stores how, const reduction& with) {
   static const bool prefetch_pays = tutti::detail::cpu_is_zen5();
   const auto& [operands, results, in, out] = b.room();
   if (results.size() > 1 && !prefetch_pays) how = stores::unclaimed;

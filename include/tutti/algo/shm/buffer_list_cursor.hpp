@@ -8,11 +8,11 @@
 namespace tutti::algo {
 
 /// Cursor over the bytes of a list of buffers, front to back.
-class list_walk {
+class buffer_list_cursor {
  public:
-  explicit list_walk(const buffer_list& list) noexcept : list_(list) {}
+  explicit buffer_list_cursor(const buffer_list& list) noexcept : list_(list) {}
 
-  /// Calls `visit(piece, offset)` with the next `bytes` bytes, one contiguous piece at a time; offsets count from the
+  /// Calls `visit(chunk, offset)` with the next `bytes` bytes, one contiguous chunk at a time; offsets count from the
   /// first of them.
   template <class Visit>
   void next(std::size_t bytes, Visit visit) {
@@ -29,10 +29,10 @@ class list_walk {
   }
   /// Copies the next `bytes` bytes to contiguous memory; scatter() copies them from there.
   void gather(std::byte* to, std::size_t bytes) {
-    next(bytes, [&](auto piece, std::size_t offset) { copy_bytes(to + offset, piece.data(), piece.size()); });
+    next(bytes, [&](auto chunk, std::size_t offset) { copy_bytes(to + offset, chunk.data(), chunk.size()); });
   }
   void scatter(const std::byte* from, std::size_t bytes) {
-    next(bytes, [&](auto piece, std::size_t offset) { copy_bytes(piece.data(), from + offset, piece.size()); });
+    next(bytes, [&](auto chunk, std::size_t offset) { copy_bytes(chunk.data(), from + offset, chunk.size()); });
   }
 
  private:
