@@ -57,6 +57,7 @@ concept transport =
       { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
       { l.note_issue(tag) } noexcept;             // the world begins the operation with this sequence number
+      { l.note_end(tag, tag) } noexcept;          // the world has ended here: the number and hash of its calls
       { l.note_call(call, in_flight) } noexcept;  // a group begins this call; in_flight(tag): one has not ended
       { l.ask(work, tag) } noexcept;              // asks the peer that it waits for whether it has called the same
       { l.leave() } noexcept;                     // says goodbye; takes a bounded time

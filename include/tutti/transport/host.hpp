@@ -133,6 +133,9 @@ class host_transport : public mesh<host_stream> {
     if (shared_) shared_->note_issue(sequence);
     if (network_) network_->note_issue(sequence);
   }
+  void note_end(std::uint64_t calls, std::uint64_t hash) noexcept {
+    if (network_) network_->note_end(calls, hash);
+  }
   [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
     if (shared_ && context == 0)
       if (const int r = shared_->furthest_behind(); r >= 0) return shared_->who(r).rank;

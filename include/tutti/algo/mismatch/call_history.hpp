@@ -32,6 +32,7 @@ class call_history : public shm_group_memory, public call_log::source {
   /// Records a call that goes by messages, for the report of a mismatch.
   void remember(call_signature c, algorithm via) noexcept {
     by_messages_ = detail::mix(by_messages_, c.fingerprint());
+    compared_ = compared_ || c.closes();
     c.via = via;
     if (is_open()) remember(c);
   }
@@ -46,9 +47,9 @@ class call_history : public shm_group_memory, public call_log::source {
 
   /// Returns true if one of this rank's last calls was that of close(), which has compared the calls of all ranks.
   [[nodiscard]] bool is_compared() const noexcept {
-    for (std::size_t i = 0; i < remembered; ++i)
+    for (std::size_t i = 0; is_open() && i < remembered; ++i)
       if (recent(rank_, i).closes()) return true;
-    return false;
+    return compared_;
   }
 
   /// Returns this rank's call of the tag's sequence number, for a peer that waits for it in another operation. Calls
@@ -115,6 +116,7 @@ class call_history : public shm_group_memory, public call_log::source {
 
   std::uint64_t call_ = 0, by_messages_ = 0;
   std::size_t begun_ = 0;
+  bool compared_ = false;
 };
 
 }  // namespace tutti::algo

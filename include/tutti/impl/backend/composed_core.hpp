@@ -56,7 +56,11 @@ class composed_core {
     auto guard = driver_->home().lock();
     if (failure().ok() && !driver_->home().inherited()) algo::log_unnoticed(state_.shm_state, state_.members);
     if constexpr (mapped_transport<T>) driver_->link().forget(state_.shm_state);
-    if (state_.members.context == 0) return;
+    if (state_.members.context == 0) {
+      const algo::call_chain all = calls();
+      driver_->link().note_end(all.calls, state_.shm_state.is_compared() ? 0 : all.hash);
+      return;
+    }
     driver_->retire(state_.shm_state);
     if (state_.memory) state_.memory->for_each_shm_group([this](algo::shm_group& b) { driver_->retire(b); });
   }

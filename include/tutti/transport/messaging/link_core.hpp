@@ -40,6 +40,10 @@ class link_core {
   /// Returns the pool from which operations take temporary memory.
   [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
+  /// Records that the world has ended on this rank, and the number and the hash of the collectives that it has called
+  /// there; 0 if they need not be compared. A link that can tell them to its peers hides this.
+  void note_end(std::uint64_t, std::uint64_t) noexcept {}
+
   /// Returns an awaitable that ends the operation with `why`, at the next poll.
   auto refuse(status why) noexcept {
     struct refused : detail::pending {

@@ -21,6 +21,7 @@
 #include <tutti/transport/rank_info.hpp>
 #include <tutti/transport/tcp/acceptor.hpp>
 #include <tutti/transport/tcp/connector.hpp>
+#include <tutti/transport/tcp/last_calls.hpp>
 #include <tutti/transport/tcp/link.hpp>
 #include <tutti/transport/tcp/listener.hpp>
 #include <tutti/transport/tcp/options.hpp>
@@ -138,6 +139,7 @@ class tcp_domain final : private tcp_stream::keeper {
   }
 
   void note_issue(std::uint64_t sequence) noexcept { issued_ = sequence; }
+  void note_end(std::uint64_t calls, std::uint64_t hash) noexcept { bye_ = detail::goodbye_after(calls, hash); }
   [[nodiscard]] bool gone_in_order(int p) const noexcept { return link(p).gone_in_order(); }
 
   /// Returns the rank to blame among the peers for which `awaits` holds and those that they wait for; -1 for none.
@@ -178,6 +180,10 @@ class tcp_domain final : private tcp_stream::keeper {
       for (int k = 0; link(p).stream && k < connections(); ++k)
         for (const role r : tcp_stream::roles) watch(p, k, r);
     linger(began, [this] { return !dialer_.busy() && everything_delivered(); });
+    // If two ranks end at the same time, one at least hears the other here.
+    for (int p = 0; p < size(); ++p)
+      for (int k = 0; link(p).stream && k < connections(); ++k) hear(p, k);
+    if (cause_.ok()) detail::log_difference(bye_, links_, peers_, rank_);
     dialer_.hang_up();
     listener_.close();
     acceptor_.clear();
@@ -303,7 +309,7 @@ class tcp_domain final : private tcp_stream::keeper {
     for (const role r : tcp_stream::roles)
       if (!link(p).stream->at(rail, r).can_read()) watch(p, rail, r);
   }
-  void noticed(int p, int rail) noexcept {
+  void hear(int p, int rail) noexcept {
     tcp_link& l = link(p);
     while (const auto n = l.stream->next_notice(rail)) {
       l.heard = clock::now();
@@ -313,6 +319,7 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
         case control_message::kind::bye:
           l.bye = true;
+          l.called = n->why;
           break;
         case control_message::kind::waiting:
           l.issued = n->why.detail;
@@ -320,6 +327,10 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
       }
     }
+  }
+  void noticed(int p, int rail) noexcept {
+    tcp_link& l = link(p);
+    hear(p, rail);
     // A rank that fails or leaves says so first, on this connection; one that says nothing has died.
     if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
@@ -343,8 +354,7 @@ class tcp_domain final : private tcp_stream::keeper {
     if (r == role::data) dialer_.open(link(g.rank), g.rank, connections());
   }
   void say_last_word() noexcept {
-    using kind = control_message::kind;
-    const control_message last = cause_.ok() ? control_message{kind::bye, {}} : control_message{kind::abort, cause_};
+    const control_message last = cause_.ok() ? bye_ : control_message{control_message::kind::abort, cause_};
     for (tcp_link& l : links_)
       if (l.stream) l.stream->tell_last(last);
   }
@@ -385,6 +395,7 @@ class tcp_domain final : private tcp_stream::keeper {
   bool look_soon_ = true, door_shut_ = false, closing_ = false;
   std::uint32_t polls_ = 0;
   std::uint64_t issued_ = 0;
+  control_message bye_{};
   status cause_{};
 };
 

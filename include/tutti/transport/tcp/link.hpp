@@ -24,6 +24,7 @@ struct tcp_link {
   tcp_stream* stream = nullptr;  ///< null for a peer that is not reached over TCP
   os::endpoint address;
   bool bye = false;  ///< the peer leaves in order
+  status called{};   ///< its goodbye: the number and the hash of its calls
   bool awaited = false;
   deadline suspected = (deadline::max)();  ///< time from which on something is broken
   deadline since{};                        ///< time from which on it is awaited and no byte of a message came
