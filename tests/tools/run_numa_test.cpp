@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "support/temporary_directory.hpp"
-#include "tutti-run/numa.hpp"
+#include "tutti-run/ranks/numa.hpp"
 
 namespace {
 

@@ -12,8 +12,8 @@
 
 #include "launcher.hpp"
 #include "support/temporary_directory.hpp"
-#include "tutti-run/line_splitter.hpp"
-#include "tutti-run/prefixed_lines.hpp"
+#include "tutti-run/output/line_splitter.hpp"
+#include "tutti-run/output/prefixed_lines.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "guard.hpp"
+#include "tutti-run/guard.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,11 +9,11 @@
 #include <charconv>
 #include <string_view>
 
-#include "limits.hpp"
-#include "process_tree.hpp"
-#include "rendezvous.hpp"
-#include "signals.hpp"
-#include "supervisor.hpp"
+#include "tutti-run/ranks/limits.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
+#include "tutti-run/rendezvous.hpp"
+#include "tutti-run/signals.hpp"
+#include "tutti-run/supervisor.hpp"
 
 namespace tutti::launch {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "options.hpp"
+#include "tutti-run/options.hpp"
 
 namespace tutti::launch {
 

@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <exception>
 
-#include "guard.hpp"
-#include "options.hpp"
-#include "posix.hpp"
+#include "tutti-run/guard.hpp"
+#include "tutti-run/options.hpp"
+#include "tutti-run/posix.hpp"
 
 int main(int argc, char** argv) {
   using namespace tutti::launch;

@@ -1,4 +1,4 @@
-#include "options.hpp"
+#include "tutti-run/options.hpp"
 
 #include <getopt.h>
 
@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "devices.hpp"
-#include "environment.hpp"
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
+#include "tutti-run/ranks/devices.hpp"
+#include "tutti-run/ranks/environment.hpp"
 
 namespace tutti::launch {
 namespace {

@@ -1,4 +1,4 @@
-#include "poller.hpp"
+#include "tutti-run/poller.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 

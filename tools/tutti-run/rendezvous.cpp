@@ -1,4 +1,4 @@
-#include "rendezvous.hpp"
+#include "tutti-run/rendezvous.hpp"
 
 #include <fcntl.h>
 #include <netinet/in.h>

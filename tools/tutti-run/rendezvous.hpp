@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 

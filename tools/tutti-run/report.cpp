@@ -1,4 +1,4 @@
-#include "report.hpp"
+#include "tutti-run/report.hpp"
 
 #include <sys/wait.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include "signals.hpp"
+#include "tutti-run/signals.hpp"
 
 namespace tutti::launch {
 namespace {

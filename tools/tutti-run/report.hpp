@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
-#include "posix.hpp"
+#include "tutti-run/output/output.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 

@@ -1,10 +1,10 @@
-#include "signals.hpp"
+#include "tutti-run/signals.hpp"
 
 #include <array>
 #include <string_view>
 #include <utility>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 namespace {

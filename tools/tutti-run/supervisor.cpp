@@ -1,13 +1,13 @@
-#include "supervisor.hpp"
+#include "tutti-run/supervisor.hpp"
 
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 
-#include "environment.hpp"
-#include "process_tree.hpp"
-#include "rendezvous.hpp"
+#include "tutti-run/ranks/environment.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
+#include "tutti-run/rendezvous.hpp"
 
 namespace tutti::launch {
 namespace {

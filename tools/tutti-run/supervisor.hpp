@@ -3,13 +3,13 @@
 #include <initializer_list>
 #include <vector>
 
-#include "end_watch.hpp"
-#include "options.hpp"
-#include "output.hpp"
-#include "poller.hpp"
-#include "report.hpp"
-#include "signals.hpp"
-#include "spawn.hpp"
+#include "tutti-run/options.hpp"
+#include "tutti-run/output/output.hpp"
+#include "tutti-run/poller.hpp"
+#include "tutti-run/ranks/end_watch.hpp"
+#include "tutti-run/ranks/spawn.hpp"
+#include "tutti-run/report.hpp"
+#include "tutti-run/signals.hpp"
 
 namespace tutti::launch {
 

@@ -1,4 +1,4 @@
-#include "environment.hpp"
+#include "tutti-run/ranks/environment.hpp"
 
 #include <unistd.h>
 
@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <optional>
 
-#include "devices.hpp"
-#include "options.hpp"
-#include "posix.hpp"
-#include "rendezvous.hpp"
+#include "tutti-run/options.hpp"
+#include "tutti-run/posix.hpp"
+#include "tutti-run/ranks/devices.hpp"
+#include "tutti-run/rendezvous.hpp"
 
 namespace tutti::launch {
 namespace {

@@ -1,9 +1,9 @@
-#include "end_watch.hpp"
+#include "tutti-run/ranks/end_watch.hpp"
 
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "process_tree.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
 
 namespace tutti::launch {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "output.hpp"
-#include "posix.hpp"
+#include "tutti-run/output/output.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 

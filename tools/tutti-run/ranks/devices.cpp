@@ -1,10 +1,10 @@
-#include "devices.hpp"
+#include "tutti-run/ranks/devices.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 namespace {

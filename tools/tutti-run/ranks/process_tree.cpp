@@ -1,4 +1,4 @@
-#include "process_tree.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

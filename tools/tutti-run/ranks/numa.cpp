@@ -1,4 +1,4 @@
-#include "numa.hpp"
+#include "tutti-run/ranks/numa.hpp"
 
 #include <algorithm>
 #include <charconv>

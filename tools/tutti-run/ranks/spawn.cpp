@@ -1,4 +1,4 @@
-#include "spawn.hpp"
+#include "tutti-run/ranks/spawn.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,9 +10,9 @@
 #include <array>
 #include <memory>
 
-#include "child.hpp"
-#include "numa.hpp"
-#include "options.hpp"
+#include "tutti-run/options.hpp"
+#include "tutti-run/ranks/child.hpp"
+#include "tutti-run/ranks/numa.hpp"
 
 namespace tutti::launch {
 namespace {

@@ -1,4 +1,4 @@
-#include "child.hpp"
+#include "tutti-run/ranks/child.hpp"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -9,10 +9,10 @@
 #include <csignal>
 #include <memory>
 
-#include "environment.hpp"
-#include "options.hpp"
-#include "rendezvous.hpp"
-#include "spawn.hpp"
+#include "tutti-run/options.hpp"
+#include "tutti-run/ranks/environment.hpp"
+#include "tutti-run/ranks/spawn.hpp"
+#include "tutti-run/rendezvous.hpp"
 
 namespace tutti::launch {
 namespace {

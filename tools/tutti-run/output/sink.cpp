@@ -1,4 +1,4 @@
-#include "sink.hpp"
+#include "tutti-run/output/sink.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>

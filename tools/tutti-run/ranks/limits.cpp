@@ -1,8 +1,8 @@
-#include "limits.hpp"
+#include "tutti-run/ranks/limits.hpp"
 
 #include <unistd.h>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 namespace {

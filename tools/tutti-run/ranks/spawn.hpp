@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
-#include "posix.hpp"
-#include "signals.hpp"
+#include "tutti-run/output/output.hpp"
+#include "tutti-run/posix.hpp"
+#include "tutti-run/signals.hpp"
 
 namespace tutti::launch {
 

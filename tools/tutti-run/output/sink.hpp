@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "poller.hpp"
+#include "tutti-run/poller.hpp"
 
 namespace tutti::launch {
 

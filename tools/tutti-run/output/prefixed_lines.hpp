@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "posix.hpp"
+#include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
 

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "line_splitter.hpp"
-#include "options.hpp"
-#include "poller.hpp"
-#include "prefixed_lines.hpp"
-#include "sink.hpp"
+#include "tutti-run/options.hpp"
+#include "tutti-run/output/line_splitter.hpp"
+#include "tutti-run/output/prefixed_lines.hpp"
+#include "tutti-run/output/sink.hpp"
+#include "tutti-run/poller.hpp"
 
 namespace tutti::launch {
 

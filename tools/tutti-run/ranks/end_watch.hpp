@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "poller.hpp"
-#include "report.hpp"
-#include "spawn.hpp"
+#include "tutti-run/poller.hpp"
+#include "tutti-run/ranks/spawn.hpp"
+#include "tutti-run/report.hpp"
 
 namespace tutti::launch {
 

@@ -1,4 +1,4 @@
-#include "output.hpp"
+#include "tutti-run/output/output.hpp"
 
 #include <fcntl.h>
 
