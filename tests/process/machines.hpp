@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,14 +44,36 @@ class two_machines {
   /// What a machine has in its /etc/hosts.
   void set_hosts(int machine, const std::string& lines) const { std::ofstream{hosts(machine)} << lines; }
 
+  /// Pulls the cable, or puts it back.
+  void connect(bool connected) const {
+    const std::string change = "ip -n " + space(0) + " link set cable0 " + (connected ? "up" : "down");
+    static_cast<void>(std::system((change + " >/dev/null 2>&1").c_str()));
+  }
+
+  /// The processes on one of them.
+  [[nodiscard]] std::set<::pid_t> processes_on(int machine) const {
+    std::set<::pid_t> found;
+    const std::string list = folder_.file("pids");
+    static_cast<void>(std::system(("ip netns pids " + space(machine) + " >" + list + " 2>/dev/null").c_str()));
+    std::ifstream in{list};
+    for (::pid_t pid = 0; in >> pid;) found.insert(pid);
+    return found;
+  }
+
   /// A helper program on one of them.
   [[nodiscard]] command on(int machine, const std::string& name, std::vector<std::string> words,
                            std::vector<std::string> environment = {}) const {
+    return run(machine, program(name), std::move(words), std::move(environment));
+  }
+
+  /// Any program on one of them.
+  [[nodiscard]] command run(int machine, const std::string& path, std::vector<std::string> words,
+                            std::vector<std::string> environment = {}) const {
     const std::string script =
         "space=$1; shift; exec ip netns exec \"$space\" unshare -mu sh -c 'hostname \"$1\"; mount --bind \"$2\" "
         "/etc/hosts; shift 2; exec \"$@\"' sh \"$@\"";
-    std::vector<std::string> arguments{
-        "-c", script, "sh", space(machine), "node" + std::to_string(machine), hosts(machine), program(name)};
+    std::vector<std::string> arguments{"-c",           script, "sh", space(machine), "node" + std::to_string(machine),
+                                       hosts(machine), path};
     arguments.insert(arguments.end(), words.begin(), words.end());
     return {"/bin/sh", std::move(arguments), std::move(environment)};
   }

@@ -41,7 +41,7 @@ TEST_CASE("run/usage: a mistake on the command line is one line and status 2") {
   check_refusal(run({"-n", "2", ""}), 2, "program is missing");
   check_refusal(run({"-n"}), 2, "-n wants a value");
   check_refusal(run({"-n", "2", "--loud", "true"}), 2, "unknown option --loud");
-  check_refusal(run({"-n", "2", "-x", "true"}), 2, "unknown option -x");
+  check_refusal(run({"-n", "2", "-y", "true"}), 2, "unknown option -y");
   check_refusal(run({"-n", "2", "--output", "pink", "true"}), 2, "prefix, plain, rank0");
   check_refusal(run({"-n", "2", "--bind", "socket", "true"}), 2, "none, core, numa");
   check_refusal(run({"-n", "2", "--grace", "-1", "true"}), 2, "--grace wants a time");
@@ -65,12 +65,55 @@ TEST_CASE("run/usage: a mistake on the command line is one line and status 2") {
   check_refusal(run({"-n", "1", "--devices", "GPU-c", "true"}, only("GPU-a,GPU-b")), 2, "GPU-c is not among the 2");
 }
 
+TEST_CASE("run/usage: a mistake about machines is one line and status 2") {
+  check_refusal(run({"--hosts", "", "true"}), 2, "name of the machine is missing");
+  check_refusal(run({"--hosts", "a:4,", "true"}), 2, "name of the machine is missing");
+  check_refusal(run({"--hosts", "a:4;b:4", "true"}), 2, "an IPv6 address needs brackets");
+  check_refusal(run({"--hosts", "a:0", "true"}), 2, "must be 1 or more");
+  check_refusal(run({"--hosts", "-oProxyCommand=x:1", "true"}), 2, "does not begin with '-'");
+  check_refusal(run({"--hosts", "a:2,b:2", "-n", "5", "true"}), 2, "-n 5 is more than the 4 places");
+  check_refusal(run({"--hosts", "a:2", "--hosts", "b:2", "true"}), 2, "given twice");
+  check_refusal(run({"--hosts", "a:2", "--nnodes", "2", "true"}), 2, "leave --nnodes");
+  check_refusal(run({"--hosts", "a:2", "--rdzv", "tcp://a:1", "true"}), 2, "leave --rdzv out");
+  check_refusal(run({"--hosts", "a:2", "--wdir", "here", "true"}), 2, "absolute path");
+  check_refusal(run({"--hosts", "a:2", "--ssh", " ", "true"}), 2, "--ssh wants a command");
+  check_refusal(run({"--hosts", "a:2", "-x", "A=b", "true"}), 2, "--env sets one");
+  check_refusal(run({"--hosts", "a:2", "-x", "RANK", "true"}), 2, "cannot hand over RANK");
+  check_refusal(run({"--hosts", "a:2", "--master-port", "65536", "true"}), 2, "too large");
+  check_refusal(run({"--hostfile", "/nowhere/hosts", "true"}), 2, "/nowhere/hosts");
+  check_refusal(run({"--nnodes", "2", "--nproc-per-node", "2", "true"}), 2, "wants --node-rank");
+  check_refusal(run({"--nnodes", "2", "--node-rank", "2", "--master-addr", "a", "true"}), 2, "is not below --nnodes 2");
+  check_refusal(run({"--nnodes", "2", "--node-rank", "1", "true"}), 2, "wants where the ranks meet");
+  check_refusal(run({"--node-rank", "1", "-n", "2", "true"}), 2, "add --nnodes");
+  check_refusal(run({"-n", "2", "--nproc-per-node", "2", "true"}), 2, "keep one");
+}
+
+TEST_CASE("run/usage: torchrun's words, with underscores, too") {
+  const auto done =
+      run(script({"--nnodes=2", "--node_rank=1", "--nproc_per_node=2", "--master_addr=node0", "--master_port=29501"},
+                 "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $MASTER_PORT "
+                 "$TUTTI_RENDEZVOUS ${TUTTI_SECRET_FILE-none}"));
+  CAPTURE(done.err);
+  CHECK(done.status == 0);
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  const std::string host = name.data();
+  const std::string rest = " 4 2 1 node0 29501 tcp://node0:29501 none";
+  CHECK(sorted_lines(done.out) ==
+        std::multiset<std::string>{"[2 " + host + "] 2 0" + rest, "[3 " + host + "] 3 1" + rest});
+  const auto alone = run(script({"--nproc-per-node", "2"}, "echo $RANK $WORLD_SIZE"));
+  CHECK(sorted_lines(alone.out) == std::multiset<std::string>{"[0] 0 2", "[1] 1 2"});
+  const auto url = run(script({"--nnodes", "2", "--node-rank", "0", "--rdzv", "file:///shared/job"},
+                              "echo $TUTTI_RENDEZVOUS ${MASTER_ADDR-none} $WORLD_SIZE"));
+  CHECK(url.out == "[0 " + host + "] file:///shared/job none 2\n");
+}
+
 TEST_CASE("run/usage: help goes to stdout and has an example") {
   const auto done = run({"--help"});
   CHECK(done.status == 0);
   CHECK(done.err.empty());
   CHECK(contains(done.out, "Example:  tutti-run -n 4"));
-  CHECK(lines_of(done.out).size() < 45);
+  CHECK(lines_of(done.out).size() < 75);
   for (const auto& line : lines_of(done.out)) CHECK(line.size() <= 80);
 }
 

@@ -9,11 +9,9 @@
 #include <charconv>
 #include <string_view>
 
-#include "tutti-run/ranks/limits.hpp"
 #include "tutti-run/ranks/process_tree.hpp"
 #include "tutti-run/rendezvous.hpp"
 #include "tutti-run/signals.hpp"
-#include "tutti-run/supervisor.hpp"
 
 namespace tutti::launch {
 namespace {
@@ -60,8 +58,7 @@ void close_from(int first) {
   ::closedir(folder);
 }
 
-int supervise(const options& given, const signal_state& signals, const rlimit& files, const secret_file& secret,
-              unique_fd lifeline) {
+int supervise(const supervision& work, const signal_state& signals, const secret_file& secret, unique_fd lifeline) {
   check(::setsid(), "begin a session");
   ::prctl(PR_SET_NAME, "tutti-keeper");  // `killall -9 tutti-run` then leaves someone to clean up
   become_subreaper();
@@ -71,7 +68,7 @@ int supervise(const options& given, const signal_state& signals, const rlimit& f
   close_from(lifeline_number + 1);
   unique_fd kept{lifeline_number};
   check(::fcntl(kept.value(), F_SETFD, FD_CLOEXEC), "keep the lifeline from the ranks");
-  return supervisor{given, signals, files, secret.make(), std::move(kept)}.run();
+  return work({signals, secret, kept});
 }
 
 int end_of_supervisor(const siginfo_t& how, std::span<const pid_t> strangers) {
@@ -106,10 +103,9 @@ std::vector<pid_t> children_at_start() {
 
 }  // namespace
 
-int run_job(const options& given) {
+int run_guarded(const supervision& work) {
   open_standard_streams();
   leave_input_to_the_foreground();
-  const rlimit files = reserve_resources(given.ranks);
   const signal_state signals = take_signals();
   const auto strangers = children_at_start();
   become_subreaper();
@@ -121,7 +117,7 @@ int run_job(const options& given) {
   const pid_t supervisor = check(::fork(), "start the supervising process");
   if (supervisor == 0) {
     lifeline.reset();
-    return supervise(given, signals, files, secret, std::move(far_end));
+    return supervise(work, signals, secret, std::move(far_end));
   }
   far_end.reset();
   return guard(supervisor, lifeline, signals, strangers);

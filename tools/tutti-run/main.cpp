@@ -2,12 +2,15 @@
 #include <exception>
 
 #include "tutti-run/guard.hpp"
+#include "tutti-run/job.hpp"
+#include "tutti-run/machines/agent.hpp"
 #include "tutti-run/options.hpp"
 #include "tutti-run/posix.hpp"
 
 int main(int argc, char** argv) {
   using namespace tutti::launch;
   try {
+    if (argc == 2 && std::string_view{argv[1]} == "--agent") return run_guarded(run_agent);  // by remote_ranks
     const auto given = parse_options(argc, argv);
     if (!given.command.empty()) return run_job(given);
     std::fputs(help_text().data(), stdout);

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "tutti-run/posix.hpp"
 #include "tutti-run/ranks/devices.hpp"
@@ -15,9 +16,11 @@ namespace {
 
 constexpr std::string_view help =
     R"(usage: tutti-run -n RANKS [options] [--] program [argument ...]
+       tutti-run --hosts node1:4,node2:4 [options] [--] program [argument ...]
 
-Starts RANKS copies of a program on this machine, shows what they print as
-"[rank] line", and leaves no process behind, however the job ends.
+Starts copies of a program on this machine or, by ssh, on several, shows what
+they print as "[rank] line" or "[rank host] line", and leaves no process behind
+on any machine, however the job ends.
 
   -n RANKS            how many ranks to start
   --output MODE       prefix  "[rank] line" (default; but a single rank on a
@@ -39,25 +42,50 @@ Starts RANKS copies of a program on this machine, shows what they print as
   --grace SECONDS     from SIGTERM to SIGKILL (default: 5)
   -h, --help          show this text
 
+Several machines from one command. --bind and --devices count on each machine.
+  --hosts LIST        machines and their ranks, as in node1:4,user@node2:4
+  --hostfile FILE     the same, a line each: "node1 slots=4" or "node1:4"
+  -n RANKS            of these, only so many; --nproc-per-node RANKS: so many on
+                      each machine that has no number
+  -x NAME             give all ranks this variable of this environment, as all
+                      TUTTI_ variables; may be repeated
+  --wdir FOLDER       the working directory there (default: the same as here)
+  --ssh COMMAND       instead of ssh, as in "ssh -p 2222" (or TUTTI_SSH)
+  --remote-tutti-run PATH   where tutti-run is there (default: the same as here)
+  --master-addr HOST, --master-port PORT   where the others reach rank 0
+
+Once on each machine, as torchrun:
+  tutti-run --nnodes 2 --node-rank 0 --nproc-per-node 4 \
+            --master-addr node1 --master-port 29500 [--] program
+  --rdzv URL instead of the last two: tcp://node1:29500 or file:///shared/job.
+  The secret is yours: export TUTTI_SECRET_FILE=file (mode 600, on each machine)
+
 Ranks find RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT in their environment. Rank 0 reads this program's stdin.
 
 Exit status: that of the rank that failed first (128 + its number for a
 signal), 0 if none did; 124 after --timeout, 126 or 127 if the program cannot
-be run or found, 2 for a mistake on the command line, 1 if output was lost.
+be run or found, 2 for a mistake on the command line, 1 if output or a machine
+was lost.
 
 Example:  tutti-run -n 4 --env OMP_NUM_THREADS=1 ./train --epochs 3
 )";
 
 [[noreturn]] void refuse(const std::string& what) { throw failure(2, text(what, " (see tutti-run --help)")); }
 
-int rank_count(std::string_view value) {
+int number(std::string_view option, std::string_view wanted, std::string_view value, int least) {
   int count = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
-  if (error == std::errc::result_out_of_range) refuse(text("-n ", value, " is too large"));
-  if (error != std::errc{} || end != value.data() + value.size() || count < 1)
-    refuse(text("-n wants the number of ranks, 1 or more, and got '", value, "'"));
+  if (error == std::errc::result_out_of_range) refuse(text(option, ' ', value, " is too large"));
+  if (error != std::errc{} || end != value.data() + value.size() || count < least)
+    refuse(text(option, " wants ", wanted, ", ", least, " or more, and got '", value, "'"));
   return count;
+}
+
+int port_number(std::string_view value) {
+  const int port = number("--master-port", "a port", value, 1);
+  if (port > 65535) refuse(text("--master-port ", value, " is too large"));
+  return port;
 }
 
 std::chrono::milliseconds duration(std::string_view option, std::string_view value) {
@@ -77,6 +105,51 @@ std::string assignment(std::string_view value) {
   return std::string{value};
 }
 
+std::string exported_name(std::string_view value) {
+  if (value.empty() || value.find('=') != std::string_view::npos)
+    refuse(text("-x wants the name of a variable and got '", value, "'; --env sets one"));
+  if (is_identity(value)) refuse(text("-x cannot hand over ", value, ": tutti-run gives each rank its own value"));
+  return std::string{value};
+}
+
+// What the options for machines say together.
+struct machine_words {
+  std::vector<machine_slots> hosts;
+  std::optional<int> each;      // --nproc-per-node
+  std::optional<int> machines;  // --nnodes
+  std::optional<int> machine;   // --node-rank
+};
+
+// One launcher of several, each for its machine.
+void settle_part(options& result, const machine_words& said) {
+  const auto& master = result.machines;
+  const int machines = said.machines.value_or(1);
+  if (said.machine && !said.machines) refuse("--node-rank is for a job of several machines: add --nnodes");
+  if (said.each && result.ranks != 0) refuse("-n and --nproc-per-node say the same here: keep one");
+  if (said.each) result.ranks = *said.each;
+  if (machines == 1 && said.machine.value_or(0) == 0) return;
+  if (!said.machine)
+    refuse(text("--nnodes ", machines, " wants --node-rank: 0 on the machine of --master-addr, then 1 and so on"));
+  if (*said.machine >= machines)
+    refuse(text("--node-rank ", *said.machine, " is not below --nnodes ", machines, ": it counts from 0"));
+  if (result.part.rendezvous.empty() == master.master_address.empty())
+    refuse(text("--nnodes ", machines,
+                " wants where the ranks meet: --master-addr and --master-port of rank 0's "
+                "machine, or --rdzv URL, one of the two"));
+  if (result.ranks == 0) result.ranks = 1;
+  result.part.machines = machines;
+  result.part.machine = *said.machine;
+}
+
+// All machines from here.
+void settle_hosts(options& result, const machine_words& said) {
+  if (said.machines || said.machine) refuse("--hosts starts all machines: leave --nnodes and --node-rank out");
+  if (!result.part.rendezvous.empty()) refuse("--hosts finds out where the ranks meet: leave --rdzv out");
+  result.machines.hosts = place_ranks(said.hosts, result.ranks, said.each.value_or(0));
+  result.ranks = 0;
+  for (const auto& one : result.machines.hosts) result.ranks += one.slots;
+}
+
 template <class Choice, std::size_t Count>
 Choice choose(std::string_view option, std::string_view value,
               const std::array<std::pair<std::string_view, Choice>, Count>& choices) {
@@ -93,16 +166,50 @@ Choice choose(std::string_view option, std::string_view value,
 std::string_view help_text() noexcept { return help; }
 
 options parse_options(int argc, char** argv) {
-  enum : int { output = 256, environment, bind, devices, timeout, settle, grace };
-  static constexpr std::array<option, 9> known{{{"output", required_argument, nullptr, output},
-                                                {"env", required_argument, nullptr, environment},
-                                                {"bind", required_argument, nullptr, bind},
-                                                {"devices", required_argument, nullptr, devices},
-                                                {"timeout", required_argument, nullptr, timeout},
-                                                {"settle", required_argument, nullptr, settle},
-                                                {"grace", required_argument, nullptr, grace},
-                                                {"help", no_argument, nullptr, 'h'},
-                                                {nullptr, 0, nullptr, 0}}};
+  enum : int {
+    output = 256,
+    environment,
+    bind,
+    devices,
+    timeout,
+    settle,
+    grace,
+    hosts,
+    hostfile,
+    ssh,
+    launcher,
+    folder,
+    address,
+    port,
+    machines,
+    machine,
+    each,
+    rendezvous
+  };
+  static constexpr std::array known{option{"output", required_argument, nullptr, output},
+                                    option{"env", required_argument, nullptr, environment},
+                                    option{"bind", required_argument, nullptr, bind},
+                                    option{"devices", required_argument, nullptr, devices},
+                                    option{"timeout", required_argument, nullptr, timeout},
+                                    option{"settle", required_argument, nullptr, settle},
+                                    option{"grace", required_argument, nullptr, grace},
+                                    option{"hosts", required_argument, nullptr, hosts},
+                                    option{"hostfile", required_argument, nullptr, hostfile},
+                                    option{"ssh", required_argument, nullptr, ssh},
+                                    option{"remote-tutti-run", required_argument, nullptr, launcher},
+                                    option{"wdir", required_argument, nullptr, folder},
+                                    option{"master-addr", required_argument, nullptr, address},
+                                    option{"master_addr", required_argument, nullptr, address},
+                                    option{"master-port", required_argument, nullptr, port},
+                                    option{"master_port", required_argument, nullptr, port},
+                                    option{"nnodes", required_argument, nullptr, machines},
+                                    option{"node-rank", required_argument, nullptr, machine},
+                                    option{"node_rank", required_argument, nullptr, machine},
+                                    option{"nproc-per-node", required_argument, nullptr, each},
+                                    option{"nproc_per_node", required_argument, nullptr, each},
+                                    option{"rdzv", required_argument, nullptr, rendezvous},
+                                    option{"help", no_argument, nullptr, 'h'},
+                                    option{nullptr, 0, nullptr, 0}};
   static constexpr std::array modes{std::pair{std::string_view{"prefix"}, output_mode::prefix},
                                     std::pair{std::string_view{"plain"}, output_mode::plain},
                                     std::pair{std::string_view{"rank0"}, output_mode::rank0}};
@@ -110,12 +217,53 @@ options parse_options(int argc, char** argv) {
                                        std::pair{std::string_view{"core"}, binding::core},
                                        std::pair{std::string_view{"numa"}, binding::numa}};
   options result;
+  machine_words said;
+  if (const char* command = std::getenv("TUTTI_SSH"); command && *command) result.machines.ssh = command;
   // '+': stop at the program, whose own options are none of ours. ':': we word the errors.
-  for (int found = 0; (found = getopt_long(argc, argv, "+:n:h", known.data(), nullptr)) != -1;) {
+  for (int found = 0; (found = getopt_long(argc, argv, "+:n:x:h", known.data(), nullptr)) != -1;) {
     const std::string_view value = optarg ? optarg : "";
     switch (found) {
       case 'n':
-        result.ranks = rank_count(value);
+        result.ranks = number("-n", "the number of ranks", value, 1);
+        break;
+      case 'x':
+        result.machines.exported.push_back(exported_name(value));
+        break;
+      case hosts:
+      case hostfile: {
+        if (!said.hosts.empty()) refuse("--hosts and --hostfile are given twice: keep one");
+        said.hosts = found == hosts ? parse_hosts(value) : read_hostfile(std::string{value});
+        break;
+      }
+      case ssh:
+        result.machines.ssh = value;
+        if (value.find_first_not_of(' ') == std::string_view::npos)
+          refuse("--ssh wants a command, such as \"ssh -p 2222\"");
+        break;
+      case launcher:
+        result.machines.launcher = value;
+        break;
+      case folder:
+        result.machines.folder = value;
+        if (!value.starts_with('/')) refuse(text("--wdir wants an absolute path and got '", value, "'"));
+        break;
+      case address:
+        result.machines.master_address = value;
+        break;
+      case port:
+        result.machines.master_port = port_number(value);
+        break;
+      case machines:
+        said.machines = number("--nnodes", "the number of machines", value, 1);
+        break;
+      case machine:
+        said.machine = number("--node-rank", "the number of this machine", value, 0);
+        break;
+      case each:
+        said.each = number("--nproc-per-node", "the ranks of a machine", value, 1);
+        break;
+      case rendezvous:
+        result.part.rendezvous = value;
         break;
       case output:
         result.output = choose("--output", value, modes);
@@ -146,6 +294,10 @@ options parse_options(int argc, char** argv) {
         refuse(text("unknown option ", argv[optind - 1]));
     }
   }
+  if (said.hosts.empty())
+    settle_part(result, said);
+  else
+    settle_hosts(result, said);
   if (result.ranks == 0) refuse("the number of ranks is missing: write tutti-run -n 4 program");
   result.command.assign(argv + optind, argv + argc);
   if (result.command.empty() || result.command.front().empty())

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tutti-run/machines/machine_list.hpp"
+
 namespace tutti::launch {
 
 enum class output_mode {
@@ -21,8 +23,28 @@ enum class binding {
   numa,  ///< each rank to a NUMA node
 };
 
+/// Where the ranks run, if not all on this machine.
+struct machine_options {
+  std::vector<machine_slots> hosts;   ///< with a number of ranks each; empty: this machine
+  std::string ssh = "ssh";            ///< a command and its first arguments
+  std::string launcher;               ///< tutti-run on the other machines; empty: the path of this one
+  std::string folder;                 ///< the working directory there; empty: that of this process
+  std::vector<std::string> exported;  ///< names of variables that the ranks have from the environment of this process
+  std::string master_address;         ///< at which rank 0 is reached; empty: found out
+  int master_port = 0;                ///< 0: chosen
+};
+
+/// The place of this launcher among those of a job that is started once on each machine.
+struct part_options {
+  int machines = 1;
+  int machine = 0;
+  std::string rendezvous;  ///< URL
+};
+
 struct options {
-  int ranks = 0;
+  int ranks = 0;  ///< that this launcher starts, here and elsewhere
+  machine_options machines;
+  part_options part;
   output_mode output = output_mode::automatic;
   binding bind = binding::none;
   std::chrono::milliseconds settle{1000};

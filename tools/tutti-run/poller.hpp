@@ -11,7 +11,19 @@
 namespace tutti::launch {
 
 /// What an event is about: the kind of descriptor, and which rank or sink it belongs to.
-enum class source : std::uint32_t { lifeline, children, ends, last_breath, death, out, err, sink };
+enum class source : std::uint32_t {
+  lifeline,
+  children,
+  ends,
+  last_breath,
+  death,
+  out,
+  err,
+  sink,
+  machine,  ///< the messages of a machine, or of the launcher that started this one
+  words,    ///< what ssh and the launcher of a machine say on stderr
+  input,    ///< stdin, on its way to rank 0
+};
 
 struct event {
   source from;

@@ -23,18 +23,6 @@ void fill_random(std::span<unsigned char> bytes) {
   }
 }
 
-std::string random_name() {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::array<unsigned char, 16> bytes{};
-  fill_random(bytes);
-  std::string name;
-  for (const unsigned byte : bytes) {
-    name += digits[byte >> 4U];
-    name += digits[byte & 15U];
-  }
-  return name;
-}
-
 // Where it may lie.
 std::vector<std::string> folders(const std::string& name) {
   std::vector<std::string> found;
@@ -53,13 +41,18 @@ unique_fd new_file(const std::string& path) {
   return unique_fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
 }
 
-bool write_secret(const std::string& path) {
+bool write_secret(const std::string& path, std::string_view secret) {
   const unique_fd file = new_file(path);
-  std::array<unsigned char, 32> secret{};
-  fill_random(secret);
-  const bool written = file && ::write(file.value(), secret.data(), secret.size()) == std::ssize(secret);
-  ::explicit_bzero(secret.data(), secret.size());
-  return written;
+  return file && ::write(file.value(), secret.data(), secret.size()) == std::ssize(secret);
+}
+
+// Whether a server could listen there now, at all addresses.
+bool is_free(std::uint16_t port) {
+  const unique_fd probe{check(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a socket")};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  return ::bind(probe.value(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
 std::uint16_t free_port() {
@@ -75,10 +68,41 @@ std::uint16_t free_port() {
 
 }  // namespace
 
+std::string random_name() {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::array<unsigned char, 16> bytes{};
+  fill_random(bytes);
+  std::string name;
+  for (const unsigned byte : bytes) {
+    name += digits[byte >> 4U];
+    name += digits[byte & 15U];
+  }
+  return name;
+}
+
+std::string random_secret() {
+  std::string secret(32, '\0');
+  fill_random({reinterpret_cast<unsigned char*>(secret.data()), secret.size()});
+  return secret;
+}
+
+std::uint16_t free_network_port() {
+  constexpr std::uint16_t first = 20480;
+  constexpr std::uint16_t count = 8192;
+  constexpr int attempts = 100;
+  for (int i = 0; i < attempts; ++i) {
+    std::array<unsigned char, 2> random{};
+    fill_random(random);
+    const auto port = static_cast<std::uint16_t>(first + (random[0] * 256 + random[1]) % count);
+    if (is_free(port)) return port;
+  }
+  throw failure(1, "no free port was found for rank 0");
+}
+
 rendezvous make_rendezvous() {
   rendezvous result;
   result.job = random_name();
-  result.name = "tutti-" + result.job;
+  result.url = "unix:@tutti-" + result.job;
   result.port = free_port();
   return result;
 }
@@ -89,10 +113,10 @@ secret_file::~secret_file() {
   for (const auto& folder : folders(name_)) remove(folder);
 }
 
-std::string secret_file::make() const {
+std::string secret_file::make(std::string_view secret) const {
   for (const auto& folder : folders(name_)) {
     if (::mkdir(folder.c_str(), 0700) != 0) continue;
-    if (write_secret(folder + "/secret")) return folder + "/secret";
+    if (write_secret(folder + "/secret", secret)) return folder + "/secret";
     remove(folder);
   }
   return {};

@@ -21,6 +21,7 @@ std::string seconds(clock::duration time) {
 }
 
 std::string how(const rank_end& rank) {
+  if (!rank.lost.empty()) return rank.lost;
   if (rank.code == CLD_EXITED) return text("exit code ", rank.status);
   return text("killed by ", signal_name(rank.status), rank.code == CLD_DUMPED ? " (core dumped)" : "");
 }
@@ -33,8 +34,14 @@ std::vector<int> select(const job_summary& job, const Predicate& wanted) {
   return found;
 }
 
-std::string named(const std::vector<int>& ranks) {
-  return text(ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks));
+std::string named(const job_summary& job, const std::vector<int>& indices) {
+  return text(indices.size() == 1 ? "rank " : "ranks ", rank_list(indices, job.names.first));
+}
+
+// The index of the rank that this one was told of, if it is one of this launcher's; else -1.
+int blamed_by(const job_summary& job, int index) noexcept {
+  const int blamed = job.ranks[static_cast<std::size_t>(index)].blames - job.names.first;
+  return blamed >= 0 && static_cast<std::size_t>(blamed) < job.ranks.size() ? blamed : -1;
 }
 
 // The rank that was the first to end with a failure, -1 if none was.
@@ -55,9 +62,8 @@ int first_failure(const job_summary& job) noexcept {
   const int first = first_to_end(job);
   int cause = first;
   for (std::size_t steps = 0; cause >= 0; ++steps) {
-    const int blamed = job.ranks[static_cast<std::size_t>(cause)].blames;
-    const bool failed = blamed >= 0 && static_cast<std::size_t>(blamed) < job.ranks.size() &&
-                        job.ranks[static_cast<std::size_t>(blamed)].failed();
+    const int blamed = blamed_by(job, cause);
+    const bool failed = blamed >= 0 && job.ranks[static_cast<std::size_t>(blamed)].failed();
     if (!failed || blamed == cause) return cause;
     if (steps == job.ranks.size()) return first;  // they blame each other
     cause = blamed;
@@ -67,18 +73,22 @@ int first_failure(const job_summary& job) noexcept {
 
 void describe_cause(std::string& lines, const job_summary& job, const output& shown, int rank) {
   const auto& cause = job.ranks[static_cast<std::size_t>(rank)];
-  lines += text("tutti-run: rank ", rank, " (pid ", cause.pid, ") failed first, ", seconds(cause.died.at - job.started),
+  const std::string name = job.names.said(rank);
+  const std::string pid = cause.lost.empty() ? text(" (pid ", cause.pid, ')') : "";
+  lines += text("tutti-run: ", name, pid, " failed first, ", seconds(cause.died.at - job.started),
                 " after the start: ", how(cause), '\n');
   if (const int before = first_to_end(job); before != rank)
-    lines += text("tutti-run: rank ", before, " ended before it, but had been told of its failure\n");
-  else if (cause.blames >= 0 && static_cast<std::size_t>(cause.blames) < job.ranks.size())
-    lines += text("tutti-run: rank ", rank, " had been told of a failure of rank ", cause.blames, '\n');
-  if (cause.code == CLD_KILLED && cause.status == SIGKILL)
+    lines += text("tutti-run: ", job.names.said(before), " ended before it, but had been told of its failure\n");
+  else if (const int blamed = blamed_by(job, rank); blamed >= 0)
+    lines += text("tutti-run: ", name, " had been told of a failure of ", job.names.said(blamed), '\n');
+  else if (cause.blames >= 0 && static_cast<int>(job.ranks.size()) < job.world)
+    lines += text("tutti-run: ", name, " had been told of a failure of rank ", cause.blames, ", on another machine\n");
+  if (cause.lost.empty() && cause.code == CLD_KILLED && cause.status == SIGKILL)
     lines += "tutti-run: nobody here sent that signal; if memory ran out, the kernel's log says so (dmesg)\n";
   if (!shown.captures(rank)) return;
   const auto& tail = shown.tail(rank);
-  lines += tail.empty() ? text("tutti-run: rank ", rank, " wrote nothing to stderr\n")
-                        : text("tutti-run: the last lines of rank ", rank, " on stderr:\n");
+  lines += tail.empty() ? text("tutti-run: ", name, " wrote nothing to stderr\n")
+                        : text("tutti-run: the last lines of ", name, " on stderr:\n");
   for (const auto& line : tail) lines += text("  | ", line, '\n');
 }
 
@@ -93,7 +103,7 @@ void describe_later_failures(std::string& lines, const job_summary& job, int cau
   for (std::size_t i = 0; i < std::min(later.size(), most); ++i) {
     const auto after = end_of(later[i]).died.at - end_of(cause).died.at;
     const bool earlier = end_of(later[i]).died.order < end_of(cause).died.order;
-    lines += text(i == 0 ? "rank " : "; rank ", later[i], " (", how(end_of(later[i])), ", ",
+    lines += text(i == 0 ? "" : "; ", job.names.said(later[i]), " (", how(end_of(later[i])), ", ",
                   seconds(earlier ? -after : after), earlier ? " earlier)" : " later)");
   }
   lines += later.size() > most ? text("; and ", later.size() - most, " more\n") : "\n";
@@ -105,20 +115,20 @@ void describe_ended(std::string& lines, const job_summary& job) {
   const auto stopped = select(job, [](const rank_end& rank) {
     return rank.by_launcher && !(rank.code == CLD_KILLED && rank.status == SIGKILL);
   });
-  if (!stopped.empty()) lines += text("tutti-run: ended by tutti-run with SIGTERM: ", named(stopped), '\n');
+  if (!stopped.empty()) lines += text("tutti-run: ended by tutti-run with SIGTERM: ", named(job, stopped), '\n');
   if (!killed.empty())
     lines += text("tutti-run: still ran ", seconds(job.killing - job.ending),
-                  " after SIGTERM and had to be killed: ", named(killed), '\n');
+                  " after SIGTERM and had to be killed: ", named(job, killed), '\n');
 }
 
 }  // namespace
 
-std::string rank_list(const std::vector<int>& ranks) {
+std::string rank_list(const std::vector<int>& ranks, int base) {
   std::string list;
   for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
     for (last = first; last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1;) ++last;
     if (!list.empty()) list += ", ";
-    list += last == first ? text(ranks[first]) : text(ranks[first], '-', ranks[last]);
+    list += last == first ? text(base + ranks[first]) : text(base + ranks[first], '-', base + ranks[last]);
   }
   return list;
 }
@@ -135,7 +145,7 @@ std::string describe(const job_summary& job, const output& shown) {
   if (cause >= 0 || job.end != job_end::by_itself) describe_ended(lines, job);
   if (job.gave_up) {
     const auto alive = select(job, [](const rank_end& rank) { return !rank.ended; });
-    lines += text("tutti-run: SIGKILL did not end ", alive.empty() ? "what the ranks had started" : named(alive),
+    lines += text("tutti-run: SIGKILL did not end ", alive.empty() ? "what the ranks had started" : named(job, alive),
                   ": stuck inside the kernel (state D in ps)\n");
   }
   return lines;
@@ -144,6 +154,7 @@ std::string describe(const job_summary& job, const output& shown) {
 int exit_status(const job_summary& job) noexcept {
   if (const int cause = first_failure(job); cause >= 0) {
     const auto& rank = job.ranks[static_cast<std::size_t>(cause)];
+    if (!rank.lost.empty()) return 1;
     return rank.code == CLD_EXITED ? rank.status : signal_base + rank.status;
   }
   switch (job.end) {

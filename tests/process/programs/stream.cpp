@@ -1,5 +1,5 @@
 // A stream of collectives without end. Says "streaming" once it flows, and after a failure what it was and when, on the
-// clock that all processes of the machine share.
+// clock that all processes of the machine share; its exit code is then `status`.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -205,6 +205,7 @@ int main(int argc, char** argv) {
       std::printf("ended at %lld kind %d peer %d %s\n",
                   static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()),
                   static_cast<int>(e.kind()), e.peer(), e.what());
+      return w.number("status");
     }
   } catch (const std::exception& e) {
     std::printf("failed: %s\n", e.what());

@@ -16,10 +16,11 @@ bool colour_wanted() noexcept {
   return !(refused && *refused) && terminal && std::string_view{terminal} != "dumb";
 }
 
-std::string make_prefix(int rank, const sink& target) {
+std::string make_prefix(const rank_names& names, int rank, const sink& target) {
   constexpr std::array hues{36, 33, 32, 35, 34, 31};
-  if (!target.is_terminal() || !colour_wanted()) return text('[', rank, "] ");
-  return text("\033[", hues[static_cast<std::size_t>(rank) % hues.size()], "m[", rank, "]\033[0m ");
+  if (!target.is_terminal() || !colour_wanted()) return text('[', names.shown(rank), "] ");
+  return text("\033[", hues[static_cast<std::size_t>(names.number(rank)) % hues.size()], "m[", names.shown(rank),
+              "]\033[0m ");
 }
 
 output_mode resolve(output_mode asked, int ranks) noexcept {
@@ -29,14 +30,15 @@ output_mode resolve(output_mode asked, int ranks) noexcept {
 
 }  // namespace
 
-output::output(output_mode mode, int ranks, poller& events)
+output::output(output_mode mode, int ranks, const rank_names& names, poller& events)
     : mode_(resolve(mode, ranks)),
       events_(events),
       sinks_{sink{events, STDOUT_FILENO, 0}, sink{events, STDERR_FILENO, 1}},
       err_sink_(same_stream(STDOUT_FILENO, STDERR_FILENO) ? 0 : 1),
       ranks_(static_cast<std::size_t>(ranks)) {
   for (std::size_t side = 0; side < sides.size(); ++side)
-    for (int rank = 0; rank < ranks; ++rank) prefixes_[side].push_back(make_prefix(rank, sinks_[sink_of(sides[side])]));
+    for (int rank = 0; rank < ranks; ++rank)
+      prefixes_[side].push_back(make_prefix(names, rank, sinks_[sink_of(sides[side])]));
 }
 
 output::stream& output::stream_at(source which, int rank) noexcept {
@@ -80,22 +82,33 @@ output::progress output::read_some(source which, int rank) {
   static constexpr std::size_t chunk = 1U << 16U;
   std::array<char, chunk> buffer;
   auto& from = stream_at(which, rank);
-  const auto take = [&](std::string_view line) { remember(which, rank, line); };
   const auto count = ::read(from.fd.value(), buffer.data(), buffer.size());
   if (count > 0) {
-    const std::string_view bytes{buffer.data(), static_cast<std::size_t>(count)};
-    from.lines.feed(bytes, take);
-    if (mode_ == output_mode::prefix) {
-      const auto now = clock::now();
-      from.shown.feed(bytes, now);
-      show(which, rank, from.shown.take_lines(prefix_of(which, rank), now));
-    }
+    take(which, rank, {buffer.data(), static_cast<std::size_t>(count)});
     return progress::more;
   }
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return progress::nothing_now;
-  from.lines.end(take);
-  show(which, rank, from.shown.take_rest(prefix_of(which, rank)));
+  end_of(which, rank);
   return progress::end;
+}
+
+void output::take(source which, int rank, std::string_view bytes) {
+  auto& from = stream_at(which, rank);
+  ranks_[static_cast<std::size_t>(rank)].captured = true;
+  from.lines.feed(bytes, [&](std::string_view line) { remember(which, rank, line); });
+  if (mode_ == output_mode::prefix) {
+    const auto now = clock::now();
+    from.shown.feed(bytes, now);
+    show(which, rank, from.shown.take_lines(prefix_of(which, rank), now));
+  } else if (mode_ == output_mode::plain || rank == 0) {
+    sinks_[sink_of(which)].append(bytes);
+  }
+}
+
+void output::end_of(source which, int rank) {
+  auto& from = stream_at(which, rank);
+  from.lines.end([&](std::string_view line) { remember(which, rank, line); });
+  show(which, rank, from.shown.take_rest(prefix_of(which, rank)));
 }
 
 void output::remember(source which, int rank, std::string_view line) {
@@ -184,10 +197,8 @@ void output::finish() {
   for (const source which : sides)
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
       auto& from = stream_at(which, rank);
-      if (!from.fd) continue;
-      for (int i = 0; i < most_chunks && read_some(which, rank) == progress::more; ++i) continue;
-      from.lines.end([&](std::string_view line) { remember(which, rank, line); });
-      show(which, rank, from.shown.take_rest(prefix_of(which, rank)));
+      for (int i = 0; from.fd && i < most_chunks && read_some(which, rank) == progress::more; ++i) continue;
+      end_of(which, rank);
       from.fd.reset();
     }
 }

@@ -11,26 +11,30 @@
 #include "tutti-run/output/prefixed_lines.hpp"
 #include "tutti-run/output/sink.hpp"
 #include "tutti-run/poller.hpp"
+#include "tutti-run/ranks/rank_names.hpp"
+#include "tutti-run/ranks/rank_streams.hpp"
 
 namespace tutti::launch {
 
 /// Brings what the ranks print to the launcher's stdout and stderr, whole line by whole line where it goes to a file;
 /// else the beginning of a line (a prompt, a progress bar) follows after a moment.
-class output {
+class output : public rank_streams {
  public:
-  output(output_mode mode, int ranks, poller& events);
+  output(output_mode mode, int ranks, const rank_names& names, poller& events);
 
-  /// What a rank is to have as its stdout and stderr; -1 leaves it the launcher's own.
-  struct ends {
-    unique_fd out;
-    unique_fd err;
-  };
-  ends connect(int rank);
+  ends connect(int rank) override;
   /// Whether the tail of this rank's stderr is known.
   bool captures(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].captured; }
   const std::deque<std::string>& tail(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].tail; }
 
   void handle(const event& happened);
+  /// Shows what a rank has written elsewhere; end_of() ends that stream.
+  void take(source which, int rank, std::string_view bytes);
+  void end_of(source which, int rank);
+  /// Whether the reader has fallen behind.
+  bool is_full() const noexcept { return sinks_[0].is_full() || sinks_[err_sink_].is_full(); }
+  /// Whether nobody reads this side any more.
+  bool reader_left(source which) const noexcept { return sinks_[sink_of(which)].broken() == EPIPE; }
   /// Shows lines of the launcher itself, after all that came before.
   void say(std::string_view lines);
   void flush();

@@ -54,7 +54,8 @@ bool bind_to(const std::vector<int>& cpus) noexcept {
   return ::sched_setaffinity(0, CPU_ALLOC_SIZE(count), set.get()) == 0;
 }
 
-bool redirect_input(int rank) noexcept {
+bool redirect_input(int rank, const unique_fd& given) noexcept {
+  if (given) return redirect(given.value(), STDIN_FILENO);
   if (rank == 0) return true;
   const unique_fd nothing{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   return nothing && redirect(nothing.value(), STDIN_FILENO);
@@ -94,7 +95,7 @@ std::string_view name_of(child_stage stage) noexcept {
   return "?";
 }
 
-void become_rank(const inheritance& inherited, int rank, pid_t launcher, const child_ends& ends) noexcept {
+void become_rank(const inheritance& inherited, int index, pid_t launcher, const child_ends& ends) noexcept {
   const int breath = breath_number(inherited.files);
   const int gate = lift(ends.gate.value(), breath);
   if (gate < 0) ::_exit(gave_up);
@@ -105,15 +106,16 @@ void become_rank(const inheritance& inherited, int rank, pid_t launcher, const c
   char go = 0;
   if (::recv(gate, &go, 1, 0) != 1) ::_exit(gave_up);
 
-  require(child_stage::streams, redirect_input(rank) && redirect(ends.shown.out.value(), STDOUT_FILENO) &&
+  require(child_stage::streams, redirect_input(inherited.part.first + index, ends.shown.in) &&
+                                    redirect(ends.shown.out.value(), STDOUT_FILENO) &&
                                     redirect(ends.shown.err.value(), STDERR_FILENO));
   const int breath_end = lift(ends.breath.value(), breath);
   if (const auto& cpus = inherited.cpus; !cpus.empty())
-    require(child_stage::cpu, bind_to(cpus[static_cast<std::size_t>(rank) % cpus.size()]));
+    require(child_stage::cpu, bind_to(cpus[static_cast<std::size_t>(index) % cpus.size()]));
   require(child_stage::breath, ::dup2(breath_end, breath) == breath);
   require(child_stage::files, ::setrlimit(RLIMIT_NOFILE, &inherited.files) == 0);
 
-  auto variables = rank_environment(inherited.environment, rank, breath, inherited.devices);
+  auto variables = rank_environment(inherited.environment, inherited.part, index, breath, inherited.devices);
   auto arguments = inherited.given.command;
   const auto variable_pointers = pointers_to(variables);
   const auto argument_pointers = pointers_to(arguments);

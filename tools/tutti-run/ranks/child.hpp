@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "tutti-run/output/output.hpp"
 #include "tutti-run/posix.hpp"
+#include "tutti-run/ranks/rank_streams.hpp"
 
 namespace tutti::launch {
 
@@ -12,7 +12,7 @@ struct inheritance;
 struct child_ends {
   unique_fd gate;
   unique_fd breath;
-  output::ends shown;
+  rank_streams::ends shown;
 };
 
 enum class child_stage : std::uint8_t { parent, streams, cpu, breath, files, program };
@@ -25,6 +25,6 @@ struct child_error {
 };
 
 /// In the new process: waits at the gate, sets everything up and becomes the program.
-[[noreturn]] void become_rank(const inheritance& inherited, int rank, pid_t launcher, const child_ends& ends) noexcept;
+[[noreturn]] void become_rank(const inheritance& inherited, int index, pid_t launcher, const child_ends& ends) noexcept;
 
 }  // namespace tutti::launch

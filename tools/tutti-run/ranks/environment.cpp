@@ -58,18 +58,20 @@ void set(std::vector<std::string>& variables, std::string variable) {
 
 bool is_identity(std::string_view name) noexcept { return std::ranges::find(identity, name) != identity.end(); }
 
-std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting,
+std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous& meeting,
                                             const std::string& secret) {
   std::vector<std::string> result;
   for (char** variable = environ; *variable; ++variable)
     if (const auto name = name_of(*variable); !is_identity(name) && !is_foreign(name)) result.emplace_back(*variable);
-  result.push_back(text("WORLD_SIZE=", given.ranks));
+  result.push_back(text("WORLD_SIZE=", part.world));
   result.push_back(text("LOCAL_WORLD_SIZE=", given.ranks));
-  result.emplace_back("GROUP_RANK=0");
-  result.emplace_back("MASTER_ADDR=127.0.0.1");
-  result.push_back(text("MASTER_PORT=", meeting.port));
-  result.push_back(text("TUTTI_JOB=", meeting.job));
-  result.push_back(text("TUTTI_RENDEZVOUS=unix:@", meeting.name));
+  result.push_back(text("GROUP_RANK=", part.machine));
+  if (!meeting.host.empty()) {
+    result.push_back(text("MASTER_ADDR=", meeting.host));
+    result.push_back(text("MASTER_PORT=", meeting.port));
+  }
+  if (!meeting.job.empty()) result.push_back(text("TUTTI_JOB=", meeting.job));
+  result.push_back(text("TUTTI_RENDEZVOUS=", meeting.url));
   if (!secret.empty()) set(result, text("TUTTI_SECRET_FILE=", secret));
   for (const auto& variable : given.environment) set(result, variable);
   return result;
@@ -84,12 +86,12 @@ std::vector<std::string> devices_of_ranks(const options& given) {
   return visible_devices(given.devices, given.ranks, inherited ? &*inherited : nullptr);
 }
 
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int report,
+std::vector<std::string> rank_environment(std::vector<std::string> shared, const share& part, int index, int report,
                                           const std::vector<std::string>& devices) {
-  shared.push_back(text("RANK=", rank));
-  shared.push_back(text("LOCAL_RANK=", rank));
+  shared.push_back(text("RANK=", part.first + index));
+  shared.push_back(text("LOCAL_RANK=", index));
   shared.push_back(text("TUTTI_REPORT_FD=", report));
-  if (!devices.empty()) set(shared, text("CUDA_VISIBLE_DEVICES=", devices[static_cast<std::size_t>(rank)]));
+  if (!devices.empty()) set(shared, text("CUDA_VISIBLE_DEVICES=", devices[static_cast<std::size_t>(index)]));
   return shared;
 }
 

@@ -9,19 +9,27 @@ namespace tutti::launch {
 struct options;
 struct rendezvous;
 
+/// The part of a job that runs on one machine.
+struct share {
+  int first = 0;    ///< its first rank
+  int world = 0;    ///< ranks of the whole job
+  int machine = 0;  ///< its number among the machines
+};
+
 /// Whether the launcher alone decides this variable, because it says who a rank is.
 bool is_identity(std::string_view name) noexcept;
 
 /// What all ranks share: the launcher's environment without any other launcher's rank variables, then `--env`.
 /// `secret` is the path of the job's secret, empty for none.
-std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting, const std::string& secret);
+std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous& meeting,
+                                            const std::string& secret);
 
 /// CUDA_VISIBLE_DEVICES of each rank, from `--devices`; empty without that. Throws `failure`.
 std::vector<std::string> devices_of_ranks(const options& given);
 
-/// The shared part followed by what is this rank's alone; `report` is the descriptor at which it says whom its world
-/// failed by, `devices` is from devices_of_ranks().
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int report,
+/// The shared part followed by what is alone of the rank with this index on its machine; `report` is the descriptor at
+/// which it says whom its world failed by, `devices` is from devices_of_ranks().
+std::vector<std::string> rank_environment(std::vector<std::string> shared, const share& part, int index, int report,
                                           const std::vector<std::string>& devices);
 
 }  // namespace tutti::launch

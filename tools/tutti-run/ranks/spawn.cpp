@@ -20,7 +20,7 @@ namespace {
 // Room for more CPUs than the 1024 of cpu_set_t.
 constexpr std::size_t cpus_known = 1U << 14U;
 
-rank_process fork_rank(const inheritance& inherited, output& shown, int rank) {
+rank_process fork_rank(const inheritance& inherited, rank_streams& shown, int index) {
   int gate[2];
   check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, gate), "make a socket pair");
   rank_process started;
@@ -30,12 +30,13 @@ rank_process fork_rank(const inheritance& inherited, output& shown, int rank) {
   check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, breath), "make a socket pair");
   started.breath.reset(breath[0]);
   ends.breath.reset(breath[1]);
-  ends.shown = shown.connect(rank);
+  ends.shown = shown.connect(index);
   const pid_t launcher = ::getpid();
   started.pid = ::fork();
-  if (started.pid == 0) become_rank(inherited, rank, launcher, ends);
+  if (started.pid == 0) become_rank(inherited, index, launcher, ends);
   if (started.pid < 0)
-    throw failure(2, text("cannot start rank ", rank, " of ", inherited.given.ranks, ": ", std::strerror(errno),
+    throw failure(2, text("cannot start rank ", inherited.part.first + index, " of ", inherited.part.world, ": ",
+                          std::strerror(errno),
                           ": raise the limit of processes (ulimit -u, or pids.max of this container) or start fewer"));
   started.handle.reset(check(pidfd_open(started.pid), "open a pidfd (Linux 5.4 or newer is needed)"));
   check(::setpgid(started.pid, started.pid), "make a process group");
@@ -68,15 +69,6 @@ failure cannot_run(const inheritance& inherited, int error) {
 
 void release(const rank_process& rank) noexcept { ::send(rank.gate.value(), "", 1, MSG_NOSIGNAL); }
 
-// Signals that do not end a job have nothing to act on yet.
-void obey_while_starting(int lifeline) {
-  int signal = SIGKILL;
-  const auto length = ::recv(lifeline, &signal, sizeof signal, MSG_DONTWAIT);
-  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (length > 0 && (signal == SIGTSTP || signal == SIGCONT || signal == SIGUSR1 || signal == SIGUSR2)) return;
-  throw failure(128 + signal, text("ended by ", signal_name(signal), " while the ranks were starting"));
-}
-
 // The gate of a rank closes when its program runs; before that, it may bring the reason why it cannot.
 void await_program(const inheritance& inherited, rank_process& process, int rank) {
   std::array<pollfd, 2> watched{{{process.gate.value(), POLLIN, 0}, {inherited.lifeline, POLLIN, 0}}};
@@ -106,17 +98,27 @@ std::vector<int> allowed_cpus() {
 
 }  // namespace
 
-std::vector<rank_process> fork_ranks(const inheritance& inherited, output& shown) {
+// Signals that do not end a job have nothing to act on yet.
+void obey_while_starting(int lifeline) {
+  int signal = SIGKILL;
+  const auto length = ::recv(lifeline, &signal, sizeof signal, MSG_DONTWAIT);
+  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (length > 0 && (signal == SIGTSTP || signal == SIGCONT || signal == SIGUSR1 || signal == SIGUSR2)) return;
+  throw failure(128 + signal, text("ended by ", signal_name(signal), " while the ranks were starting"));
+}
+
+std::vector<rank_process> fork_ranks(const inheritance& inherited, rank_streams& shown) {
   std::vector<rank_process> ranks;
-  for (int rank = 0; rank < inherited.given.ranks; ++rank) ranks.push_back(fork_rank(inherited, shown, rank));
+  for (int index = 0; index < inherited.given.ranks; ++index) ranks.push_back(fork_rank(inherited, shown, index));
   return ranks;
 }
 
 void open_gates(const inheritance& inherited, std::vector<rank_process>& ranks) {
   release(ranks.front());
-  await_program(inherited, ranks.front(), 0);
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) release(ranks[rank]);
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) await_program(inherited, ranks[rank], static_cast<int>(rank));
+  await_program(inherited, ranks.front(), inherited.part.first);
+  for (std::size_t index = 1; index < ranks.size(); ++index) release(ranks[index]);
+  for (std::size_t index = 1; index < ranks.size(); ++index)
+    await_program(inherited, ranks[index], inherited.part.first + static_cast<int>(index));
 }
 
 std::vector<std::vector<int>> cpus_of_ranks(const options& given) {

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "tutti-run/output/output.hpp"
 #include "tutti-run/posix.hpp"
+#include "tutti-run/ranks/environment.hpp"
+#include "tutti-run/ranks/rank_streams.hpp"
 #include "tutti-run/signals.hpp"
 
 namespace tutti::launch {
@@ -16,6 +17,7 @@ struct options;
 /// What every rank takes over from the launcher.
 struct inheritance {
   const options& given;
+  share part;
   const signal_state& signals;
   rlimit files;
   std::vector<std::string> environment;
@@ -32,11 +34,14 @@ struct rank_process {
 };
 
 /// Makes a process for every rank, each in a process group of its own, and holds them all back. Throws `failure`.
-std::vector<rank_process> fork_ranks(const inheritance& inherited, output& shown);
+std::vector<rank_process> fork_ranks(const inheritance& inherited, rank_streams& shown);
 
 /// Lets the ranks run their program: rank 0 first and alone, so that a program that cannot be run is reported once and
 /// no other rank begins. Throws `failure`, with ranks left over.
 void open_gates(const inheritance& inherited, std::vector<rank_process>& ranks);
+
+/// Takes a signal that has come while ranks were starting; throws `failure` if it ends the job.
+void obey_while_starting(int lifeline);
 
 /// What `inheritance::cpus` is for this way to bind, of the CPUs that this process may use.
 std::vector<std::vector<int>> cpus_of_ranks(const options& given);

@@ -1,0 +1,56 @@
+#include "tutti-run/machines/meeting_place.hpp"
+
+#include <array>
+
+#include "tutti-run/machines/remote_shell.hpp"
+
+namespace tutti::launch {
+namespace {
+
+// One of "client-address client-port server-address server-port"; empty where it is of no use to other machines.
+std::string address_in(const std::string& ssh_connection, std::size_t word) {
+  const auto words = words_of(ssh_connection);
+  if (words.size() != 4) return {};
+  const std::string& address = words[word];
+  const bool local = address == "::1" || address.starts_with("127.") || address.find('%') != std::string::npos;
+  return local || address == "UNKNOWN" ? std::string{} : address;
+}
+
+std::string own_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string address_of_first(const std::vector<met_machine>& machines) {
+  const auto& first = machines.front();
+  if (!first.here) {
+    const std::string address = address_in(first.hello.ssh_connection, 2);
+    return address.empty() ? first.name : address;
+  }
+  for (const auto& other : machines)
+    if (const auto address = other.here ? std::string{} : address_in(other.hello.ssh_connection, 0); !address.empty())
+      return address;
+  return own_name();
+}
+
+}  // namespace
+
+rendezvous choose_meeting(const std::vector<met_machine>& machines, const std::string& address, int port) {
+  if (machines.size() == 1 && address.empty()) {
+    auto meeting = make_rendezvous();
+    meeting.port = machines.front().hello.other_port;
+    return meeting;
+  }
+  rendezvous meeting;
+  meeting.job = random_name();
+  meeting.host = address.empty() ? address_of_first(machines) : address;
+  const auto& hello = machines.front().hello;
+  const int chosen = port != 0 ? port : hello.port;
+  const bool v6 = meeting.host.find(':') != std::string::npos;
+  meeting.url = v6 ? text("tcp://[", meeting.host, "]:", chosen) : text("tcp://", meeting.host, ':', chosen);
+  meeting.port = hello.other_port;
+  return meeting;
+}
+
+}  // namespace tutti::launch
