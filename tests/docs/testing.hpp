@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/spawn.hpp>
 
 // What stands around the code of docs/testing.md.
 
@@ -30,6 +31,18 @@ void with_a_loss(Program program) {
                   .how = tutti::sim_loss::silent,
                   .record = &record},
                  program);
+}
+
+inline double train(tutti::communicator<>& world) { return 0.01 * world.all_reduce(1.0).wait(); }
+
+inline void on_processes() {
+  const tutti::spawn_options this_test{.arguments = {"--test-case=the trainer learns on 4 ranks", "--minimal"}};
+  tutti::spawn(
+      4,
+      [](tutti::communicator<>& world) {
+        if (train(world) > 0.1) throw std::runtime_error("the loss is too large");
+      },
+      this_test);
 }
 
 }  // namespace docs_testing

@@ -60,6 +60,12 @@ TEST_CASE("the example 06 goes on from its checkpoint on another number of ranks
   CHECK(mean[0] == doctest::Approx(100).epsilon(0.02));
 }
 
+TEST_CASE("the example 08 needs no launcher") {
+  tutti_test::processes all;
+  all.start({TUTTI_EXAMPLE_DIR "/08_spawn", {"3"}, {}});
+  CHECK(all.wait()[0].out == "sum over 3 processes: 1.5\nall ranks have ended\n");
+}
+
 TEST_CASE("the example 07 averages every eighth step") {
   const std::string all = says("07_local_sgd", 3);
   CHECK(all.find("y = 3.0000 x -2.0000 after 400 steps and 50 averages on 3 ranks") != std::string::npos);

@@ -8,6 +8,7 @@
 #endif
 
 #include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/spawn.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/grad/reducer.hpp>
@@ -15,6 +16,7 @@
 #include <tutti/impl/backend/communicator_core.hpp>
 #include <tutti/impl/backend/composed.hpp>
 #include <tutti/impl/bootstrap/init.hpp>
+#include <tutti/impl/bootstrap/spawn.hpp>
 #include <tutti/impl/bootstrap/threads.hpp>
 #include <tutti/impl/communicator/overlapping.hpp>
 #include <tutti/impl/grad/agreement.hpp>
@@ -40,6 +42,8 @@ namespace tutti {
 #include <tutti/impl/backend/instances.inl>
 
 template communicator<host> init<host>(const init_options&);
+template void detail::spawn_ranks<host>(int, const std::source_location&, const spawn_options&,
+                                        const std::function<void(communicator<host>&)>&);
 template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
 template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
 

@@ -230,10 +230,15 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   }
 }
 
+/// Knowledge that no process too many can come: the launcher's variables tell, or the caller has started exactly
+/// world_size processes itself.
+enum class process_count : std::uint8_t { as_launched, exact };
+
 /// Finds the other ranks and makes the link to them. `tuning` is the hash of the table of algorithms, which must be
 /// equal on all ranks; `own` holds an error to report to them.
 template <class Link>
-joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, deferred_error own) {
+joined_world<Link> join_world(const init_options& options, process_count count, std::uint64_t tuning,
+                              deferred_error own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
@@ -242,7 +247,8 @@ joined_world<Link> join_world(const init_options& options, std::uint64_t tuning,
   own.noting([&] { return chosen_connections(options, process_variable); });
   for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS"})
     if (own) get.set(unread, std::nullopt);
-  const init_plan plan = plan_init(options, get, ::getuid());
+  init_plan plan = plan_init(options, get, ::getuid());
+  plan.vouched = plan.vouched || count == process_count::exact;
   if (plan.world_size > 1) {
     // No other job of this machine meets where a launcher vouches that its own processes do.
     auto place = plan.vouched ? hold_place(to_string(plan.where), plan.rank) : nullptr;
@@ -252,16 +258,15 @@ joined_world<Link> join_world(const init_options& options, std::uint64_t tuning,
   return {join_alone<Link>(options, until), nullptr};
 }
 
-}  // namespace detail
-
+/// Does what init() does.
 template <class Backend>
-communicator<Backend> init(const init_options& options) {
+communicator<Backend> make_world(const init_options& options, process_count count) {
   using link = typename Backend::transport_type;
-  detail::deferred_error own;
-  const algo::tuning table = own.noting([&] { return detail::load_tuning(options, process_variable); });
-  auto joined = detail::join_world<link>(options, table.hash(), std::move(own));
+  deferred_error own;
+  const algo::tuning table = own.noting([&] { return load_tuning(options, process_variable); });
+  auto joined = join_world<link>(options, count, table.hash(), std::move(own));
   auto& way = *joined.link;
-  way.tell_of_failure(detail::launcher_listener(detail::inner_environment{process_variable}, way.rank(), way.size()));
+  way.tell_of_failure(launcher_listener(inner_environment{process_variable}, way.rank(), way.size()));
   auto home = std::make_shared<engine>();
   auto d = std::make_shared<driver<link>>(home, std::move(joined.link));
   d->tune(table);
@@ -271,6 +276,13 @@ communicator<Backend> init(const init_options& options) {
     d = {kept, kept->first.get()};
   }
   return {Backend{std::move(d)}, std::move(home), options.timeout};
+}
+
+}  // namespace detail
+
+template <class Backend>
+communicator<Backend> init(const init_options& options) {
+  return detail::make_world<Backend>(options, detail::process_count::as_launched);
 }
 
 }  // namespace tutti
