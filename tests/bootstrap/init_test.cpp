@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/impl/bootstrap/init.hpp>
+#include <tutti/os/interfaces.hpp>
 
 #include <chrono>
 #include <filesystem>
@@ -100,6 +101,39 @@ TEST_CASE("options go before the environment") {
   job.job = "mine";
   CHECK(plan(launcher, job).job == "mine");
   CHECK(plan({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TUTTI_JOB", "theirs"}}, job).job == "mine");
+}
+
+TEST_CASE("a world size in the options' URL alone is compared with the launcher's") {
+  const variables task{{"SLURM_STEP_ID", "0"},        {"SLURM_JOB_ID", "7"},         {"SLURM_PROCID", "2"},
+                       {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_LOCALID", "0"}};
+  const init_plan p = plan(task, at("file:///shared/meet?world_size=4"));
+  CHECK(p.rank == 2);
+  CHECK(p.world_size == 4);
+  CHECK(where(p) == "file:///shared/meet");
+  CHECK(where(plan(task, at("file:///shared/meet?rank=2"))) == "file:///shared/meet");
+  for (const std::string part : {"world_size=2", "SLURM_STEP_NUM_TASKS=\"4\""})
+    CHECK(contains(message_of(task, at("file:///shared/meet?world_size=2")), part));
+}
+
+TEST_CASE("a world size in nodes is refused where srun counts tasks, on all of them") {
+  for (const int r : {0, 1, 2, 3}) {
+    const variables task{{"SLURM_STEP_ID", "0"},
+                         {"SLURM_JOB_ID", "7"},
+                         {"SLURM_PROCID", std::to_string(r)},
+                         {"SLURM_STEP_NUM_TASKS", "4"},
+                         {"SLURM_STEP_NUM_NODES", "2"}};
+    init_options options = at("file:///shared/meet");
+    options.rank = r;
+    options.world_size = 2;
+    variables by_hand = task;
+    by_hand.insert({{"TUTTI_RANK", std::to_string(r)}, {"TUTTI_WORLD_SIZE", "2"}});
+    for (const std::string& why : {message_of(task, options), message_of(by_hand, at("file:///shared/meet"))}) {
+      CAPTURE(why);
+      for (const std::string part : {"size 2", "SLURM_STEP_NUM_NODES=\"2\"", "SLURM_STEP_NUM_TASKS=\"4\""})
+        CHECK(contains(why, part));
+      CHECK(contains(why, "SLURM_PROCID=\"" + std::to_string(r) + "\""));
+    }
+  }
 }
 
 TEST_CASE("options that make no sense are refused") {
@@ -280,7 +314,7 @@ TEST_CASE("a rank listens where its peers can reach it") {
     return tutti::detail::address_for_peers(plan, all, self, [&] { return reached; });
   };
   const tutti::roster near{member(0, "a", "m", 1), member(1, "a", "n", 1)};
-  const tutti::roster far{member(0, "a", "m", 1), member(1, "b", "n", 1)};
+  const tutti::roster far{member(0, "a", "m", 1), member(1, "127.0.0.9", "n", 1)};
   init_plan p;
   p.where = tutti::parse_rendezvous("unix:@x");
   CHECK(address_for_peers(p, near, near[0]) == "127.0.0.1");
@@ -289,6 +323,12 @@ TEST_CASE("a rank listens where its peers can reach it") {
   p.where = tutti::parse_rendezvous("file:///tmp/x");
   CHECK(address_for_peers(p, near, near[0]) == "127.0.0.1");
   CHECK_THROWS_AS(static_cast<void>(address_for_peers(p, far, far[0])), tutti::error);
+  for (const std::string& name : tutti::os::interface_names())  // as if another machine were behind it
+    if (const auto own = tutti::os::interface_endpoints(name).front(); !own.is_loopback() && own.scope() == 0) {
+      const std::string address = tutti::detail::host_of(own);
+      const tutti::roster apart{member(0, "a", "m", 1), member(1, address, "n", 1)};
+      CHECK(address_for_peers(p, apart, apart[0]) == address);
+    }
   // The machine of the rendezvous may go by a loopback address on itself only.
   p.where = tutti::parse_rendezvous("tcp://127.0.1.1:5");
   CHECK_THROWS_AS(static_cast<void>(address_for_peers(p, far, far[0])), tutti::error);

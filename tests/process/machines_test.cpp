@@ -65,17 +65,38 @@ TEST_CASE("rank 0 is reached on a machine whose own name is 127.0.1.1 there") {
   }
   SUBCASE("and is refused at once where the launcher knows of other machines") {
     processes all;
-    all.start(pair.on(
-        0, "join", {"join=200000"},
-        {"TUTTI_RANK=0", "TUTTI_WORLD_SIZE=2", "TUTTI_LOCAL_RANK=0", "TUTTI_LOCAL_SIZE=1", "TUTTI_RENDEZVOUS=" + url}));
-    check_refused(all.wait(), static_cast<int>(tutti::errc::auth_failed),
-                  {"takes node0 for 127.0.1.1:29511", "without a secret", "TUTTI_SECRET_FILE"});
+    for (const std::string r : {"0", "1", "2"})
+      all.start(
+          pair.on(r == "2" ? 1 : 0, "join", {"join=200000"},
+                  {"TUTTI_RANK=" + r, "TUTTI_WORLD_SIZE=3", "TUTTI_LOCAL_RANK=" + std::string(r == "1" ? "1" : "0"),
+                   "TUTTI_LOCAL_SIZE=" + std::string(r == "2" ? "1" : "2"), "TUTTI_RENDEZVOUS=" + url}));
+    const auto reports = all.wait();
+    check_refused(reports, static_cast<int>(tutti::errc::auth_failed), {"without a secret", "TUTTI_SECRET_FILE"});
+    CHECK_MESSAGE(contains(reports[0].out, "takes node0 for 127.0.1.1:29511"), reports[0].out);
+    CHECK_MESSAGE(contains(reports[1].out, "listen on node0:29511"), reports[1].out);
   }
   SUBCASE("alone on its machine it needs neither") {
     processes all;
     for (const int r : {0, 1}) all.start(pair.on(0, "join", {at(url, r, 2), "transport=tcp"}));
     check_joined(all.wait(), 2);
   }
+}
+
+TEST_CASE("ranks that meet at a file find the addresses of their machines by the names of the others") {
+  const two_machines pair;
+  if (!pair.why_not().empty()) {
+    MESSAGE("skipped: " << pair.why_not());
+    return;
+  }
+  pair.set_hosts(0, own_loopback + "10.77.0.2 node1\n");
+  pair.set_hosts(1, known + "127.0.1.1 node1\n");
+  temporary_directory folder;
+  const std::string secret = folder.file("secret"), url = "file://" + folder.file("meet");
+  std::ofstream{secret} << std::string(64, '1');
+  ::chmod(secret.c_str(), 0600);
+  processes all;
+  for (const int r : {0, 1, 2, 3}) all.start(pair.on(r / 2, "join", {at(url, r, 4), "secret=" + secret}));
+  check_joined(all.wait(), 4);
 }
 
 TEST_CASE("ranks meet at link-local addresses, each by its own interface") {

@@ -65,6 +65,18 @@ inline std::optional<os::endpoint> route_to(const os::endpoint& where) {
   return os::local_endpoint(probe.native()).with_port(0);
 }
 
+/// Returns the address of this machine from which packets to the host of `other` leave; nullopt if the name of that
+/// host is not known here, or is that of a loopback address.
+inline std::optional<os::endpoint> route_to_host(const rank_info& other) {
+  constexpr std::uint16_t any_port = 9;
+  try {
+    for (const os::endpoint& where : os::resolve(other.host, any_port))
+      if (auto mine = where.is_loopback() ? std::nullopt : route_to(where); mine && !mine->is_loopback()) return mine;
+  } catch (const error&) {  // no such host
+  }
+  return std::nullopt;
+}
+
 /// Returns the first rank that is not on the host of `self`; null if all are.
 inline const rank_info* on_another_host(const roster& all, const rank_info& self) noexcept {
   for (const rank_info& p : all)
@@ -78,14 +90,16 @@ inline std::string host_of(const os::endpoint& where) { return os::split_host_po
 /// Returns the address at which this rank listens for its peers. It is the first of: the address that the user names;
 /// loopback, if the rendezvous is inside one machine or all ranks of a file rendezvous are on one host; the address
 /// from which packets to a TCP rendezvous leave, which may be loopback only if all ranks are on one host; `reached()`,
-/// the address at which other nodes have reached the rendezvous on this one. Throws error{rendezvous} if none is known.
+/// the address at which other nodes have reached the rendezvous on this one; that from which packets to another rank's
+/// host leave, for a file rendezvous. Throws error{rendezvous} if none is known.
 template <class Reached>
 std::string address_for_peers(const init_plan& plan, const roster& all, const rank_info& self, Reached reached) {
   using enum rendezvous_url::scheme;
   constexpr const char* loopback_address = "127.0.0.1";
   if (!plan.interface.empty()) return plan.interface;
   if (plan.where.kind != tcp && plan.where.kind != file) return loopback_address;
-  const bool alone = on_another_host(all, self) == nullptr;
+  const rank_info* const other = on_another_host(all, self);
+  const bool alone = other == nullptr;
   if (plan.where.kind == tcp) {
     for (const os::endpoint& where : os::resolve(plan.where.host, plan.where.port)) {
       const auto mine = where.is_loopback() ? where.with_port(0) : route_to(where);
@@ -94,6 +108,8 @@ std::string address_for_peers(const init_plan& plan, const roster& all, const ra
     if (const std::string known = alone ? "" : reached(); !known.empty()) return known;
   } else if (alone) {
     return loopback_address;
+  } else if (const auto mine = route_to_host(*other)) {
+    return host_of(*mine);
   }
   throw error{{errc::rendezvous},
               describe(self) +

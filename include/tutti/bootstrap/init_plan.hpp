@@ -109,16 +109,18 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   rendezvous_url url;
   if (!options.rendezvous.empty()) {
     url = parse_rendezvous(options.rendezvous);
-    if (url.rank.has_value() != url.world_size.has_value())
-      throw usage_error("init_options::rendezvous " + options.rendezvous + ": give ?rank= and &world_size= or neither");
     if ((rank && url.rank && *rank != *url.rank) || (size && url.world_size && *size != *url.world_size))
       throw usage_error("init_options::rendezvous " + options.rendezvous +
                         " contradicts init_options::rank and "
                         "world_size; keep one of the two");
-    if (!rank) rank = std::exchange(url.rank, std::nullopt);
-    if (!size) size = std::exchange(url.world_size, std::nullopt);
-    url.rank.reset();
-    url.world_size.reset();
+    if (!rank && url.rank && url.world_size) {
+      rank = url.rank;
+      size = url.world_size;
+    }
+    if (rank) {
+      url.rank.reset();
+      url.world_size.reset();
+    }
   }
   const bool given_place = url.kind != rendezvous_url::scheme::env;
   if (rank && (*rank < 0 || *size < 1))
@@ -141,6 +143,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   if (!given_place) url = explicit_rendezvous(get);
   const auto found = changed ? read_changed(get, user, surplus, url) : read_launch(get, user, url);
   if (!found) return plan;
+  if (surplus) refuse_size_in_nodes(given, *surplus, found->world_size);
   plan.rank = surplus.value_or(found->rank);
   plan.world_size = found->world_size;
   plan.local_size = found->local_size;

@@ -56,6 +56,8 @@ const std::string srun_task_2_of_4 = R"(SLURM_GTIDS=2,3 SLURM_JOBID=1 SLURM_JOB_
   SLURM_NODELIST=node[07-08] SLURM_NPROCS=4 SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEPID=0 SLURM_STEP_ID=0
   SLURM_STEP_NODELIST=node[07-08] SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=2(x2)
   SLURM_TASKS_PER_NODE=2(x2) )";
+const std::string srun_task_0_of_4 = R"(SLURM_JOB_ID=1 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_PROCID=0 SLURM_STEP_ID=0
+  SLURM_STEP_NODELIST=node[07-08] SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=2(x2) )";
 const std::string srun_in_batch = R"(SLURM_DISTRIBUTION=block SLURM_JOBID=3 SLURM_JOB_ID=3
   SLURM_JOB_NODELIST=node[07-08] SLURM_JOB_NUM_NODES=2 SLURM_LOCALID=0 SLURM_NNODES=2 SLURM_NODEID=1 SLURM_NTASKS=3
   SLURM_PROCID=2 SLURM_STEPID=5 SLURM_STEP_ID=5 SLURM_STEP_NODELIST=node[07-08] SLURM_STEP_NUM_NODES=2
@@ -111,6 +113,10 @@ TEST_CASE("environment: what each launcher leaves is understood") {
   const std::string size_only = srun_task_2_of_4 + "WORLD_SIZE=4 MASTER_ADDR=node07 MASTER_PORT=6000";
   const std::string address_only = srun_task_2_of_4 + "MASTER_ADDR=10.0.0.7";
   const std::string port_only = srun_task_2_of_4 + "MASTER_PORT=6000";
+  const std::string file_and_size = srun_task_2_of_4 + "TUTTI_RENDEZVOUS=file:///shared/meet?world_size=4";
+  const std::string tasks_by_hand =
+      srun_task_2_of_4 + "TUTTI_RANK=2 TUTTI_WORLD_SIZE=4 TUTTI_RENDEZVOUS=file:///shared/meet";
+  const std::string rank_per_node = srun_task_2_of_4 + "TUTTI_RANK=1 TUTTI_WORLD_SIZE=2 TUTTI_RENDEZVOUS=tcp://a:1";
   const std::string forked = srun_task_2_of_4 +
                              "RANK=16 WORLD_SIZE=32 LOCAL_RANK=0 LOCAL_WORLD_SIZE=8 "
                              "MASTER_ADDR=node07 MASTER_PORT=6000";
@@ -151,6 +157,10 @@ TEST_CASE("environment: what each launcher leaves is understood") {
       {"srun, one node, MASTER_PORT", one_node + " MASTER_PORT=6000", 1, 2, 1, 2, "2.0", "tcp://node07:6000", "srun",
        "MASTER_PORT"},
       {"srun, old names", old_slurm, 1, 2, -1, -1, "2.3", "tcp://a9:20545", "SLURM_NTASKS", "JOB_NODELIST"},
+      {"srun, a file and the size", file_and_size, 2, 4, 0, 2, "1.0", "file:///shared/meet", "srun",
+       "TUTTI_RENDEZVOUS"},
+      {"srun, numbers by hand", tasks_by_hand, 2, 4, -1, -1, "", "file:///shared/meet", "TUTTI_RANK", "TUTTI_REND"},
+      {"srun, a rank per node", rank_per_node, 1, 2, -1, -1, "", "tcp://a:1", "TUTTI_RANK", "TUTTI_REND"},
       {"srun --mpi=pmi2", pmi2, 2, 4, 0, 2, "1.0", "tcp://node07:20511", "srun", ""},
       {"srun, RANK exported", exported, 2, 4, 0, 2, "1.0", "tcp://node07:20511", "set by hand", ""},
       {"srun, WORLD_SIZE exported", size_only, 2, 4, 0, 2, "1.0", "tcp://node07:6000", "srun", "MASTER_ADDR"},
@@ -237,6 +247,19 @@ TEST_CASE("environment: contradictions and gaps are refused, both sides quoted, 
        "TUTTI_RANK=1 TUTTI_WORLD_SIZE=2 TUTTI_RENDEZVOUS=tcp://a:1?rank=0",
        {"rank=0", "TUTTI_RANK=\"1\""}},
       {"half a URL", "TUTTI_RENDEZVOUS=tcp://a:1?rank=0", {"only one of ?rank= and &world_size="}},
+      {"a URL with two nodes for four tasks",
+       srun_task_2_of_4 + "TUTTI_RENDEZVOUS=file:///shared/meet?world_size=2",
+       {"world_size=2", "SLURM_STEP_NUM_TASKS=\"4\"", "leave rank and world_size out"}},
+      {"a URL with a node for a task",
+       srun_task_2_of_4 + "TUTTI_RENDEZVOUS=file:///shared/meet?rank=1",
+       {"rank=1", "SLURM_PROCID=\"2\""}},
+      {"a task's rank in a world of nodes",
+       srun_task_0_of_4 + "TUTTI_RANK=0 TUTTI_WORLD_SIZE=2 TUTTI_RENDEZVOUS=file:///shared/meet",
+       {"size 2, which is SLURM_STEP_NUM_NODES=\"2\"", "rank 0, which is SLURM_PROCID=\"0\"",
+        "SLURM_STEP_NUM_TASKS=\"4\"", "size 4"}},
+      {"the same in a URL",
+       srun_task_0_of_4 + "TUTTI_RENDEZVOUS=file:///shared/meet?rank=0&world_size=2",
+       {"SLURM_STEP_NUM_NODES=\"2\"", "SLURM_PROCID=\"0\"", "SLURM_STEP_NUM_TASKS=\"4\""}},
       {"worlds of one agent",
        srun_task_2_of_4 + torchrun_static + " GROUP_WORLD_SIZE=1",
        {"GROUP_WORLD_SIZE=\"1\"", "SLURM_STEP_NUM_TASKS=\"4\"", "--nnodes", "SLURM_STEP_ID"}},
@@ -264,9 +287,13 @@ TEST_CASE("environment: contradictions and gaps are refused, both sides quoted, 
        {"RANK=\"0\"", "WORLD_SIZE=\"2\"", "set MASTER_ADDR", "TUTTI_RENDEZVOUS="}},
       {"no rendezvous, one machine", "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 LOCAL_RANK=0", {"set TUTTI_JOB"}},
       {"tutti without rendezvous", "TUTTI_RANK=0 TUTTI_WORLD_SIZE=2", {"TUTTI_RANK=\"0\"", "TUTTI_RENDEZVOUS=tcp://"}},
-      {"mpirun across machines", open_mpi_in_slurm, {"OMPI_COMM_WORLD_SIZE=\"4\"", "set MASTER_ADDR", "mpirun -x"}},
-      {"mpiexec across machines", hydra_in_slurm, {"PMI_SIZE=\"4\"", "set MASTER_ADDR", "mpiexec -genv"}},
-      {"hydra has no job", hydra, {"all ranks are on this machine", "set TUTTI_JOB", "mpiexec -genv"}},
+      {"mpirun across machines",
+       open_mpi_in_slurm,
+       {"OMPI_COMM_WORLD_SIZE=\"4\"", "set MASTER_ADDR", "mpirun -x MASTER_ADDR=host -x MASTER_PORT="}},
+      {"mpiexec across machines",
+       hydra_in_slurm,
+       {"PMI_SIZE=\"4\"", "set MASTER_ADDR", "mpiexec -genv MASTER_ADDR host -genv MASTER_PORT "}},
+      {"hydra has no job", hydra, {"all ranks are on this machine", "set TUTTI_JOB", "mpiexec -genv TUTTI_JOB name"}},
       {"no port", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", {"MASTER_ADDR=\"a\" without MASTER_PORT"}},
       {"no node list", "SLURM_STEP_ID=0 SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_NTASKS=2", {"set MASTER_ADDR"}},
       {"a broken node list", srun_task_2_of_4 + "SLURM_STEP_NODELIST=node[1-", {"node[1-", "brackets"}},

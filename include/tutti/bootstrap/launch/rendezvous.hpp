@@ -131,12 +131,15 @@ chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string
 [[noreturn]] inline void refuse_no_rendezvous(const launch_claim& claim, std::string_view job) {
   std::string message = "environment: " + show(claim) + ", but nothing says where the ranks meet; ";
   const launcher by = claim.names.by;
-  if (claim.local_size == claim.world_size && job.empty())
+  const bool here = claim.local_size == claim.world_size && job.empty();
+  if (here)
     message += "all ranks are on this machine: set TUTTI_JOB to a name that no other job has";
   else
     message += "set MASTER_ADDR to the machine of rank 0 and MASTER_PORT to a free port there";
-  if (by == launcher::open_mpi) message += " (mpirun -x NAME=value)";
-  if (by == launcher::mpich) message += " (mpiexec -genv NAME value)";
+  if (by == launcher::open_mpi)
+    message += here ? " (mpirun -x TUTTI_JOB=name)" : " (mpirun -x MASTER_ADDR=host -x MASTER_PORT=29500)";
+  if (by == launcher::mpich)
+    message += here ? " (mpiexec -genv TUTTI_JOB name)" : " (mpiexec -genv MASTER_ADDR host -genv MASTER_PORT 29500)";
   throw usage_error(message + ", or set TUTTI_RENDEZVOUS=tcp://host:port");
 }
 

@@ -27,8 +27,8 @@ rendezvous_url explicit_rendezvous(const variable_lookup auto& get) {
   }
 }
 
-/// Returns the claim in TUTTI_* variables, or in the query of the URL of the rendezvous. Throws usage_error if they
-/// contradict each other.
+/// Returns the claim in TUTTI_* variables, or in the query of the URL of the rendezvous; none if the query has only one
+/// of the two. Throws usage_error if they contradict each other.
 launch_claim tutti_claim(const variable_lookup auto& get, const rendezvous_url& url) {
   refuse_half(get, tutti_variables);
   auto claim = read_claim(get, tutti_variables);
@@ -41,9 +41,7 @@ launch_claim tutti_claim(const variable_lookup auto& get, const rendezvous_url& 
   if (claim &&
       (url.rank.value_or(claim.rank) != claim.rank || url.world_size.value_or(claim.world_size) != claim.world_size))
     throw usage_error("environment: " + shown + " contradicts " + show(claim) + "; keep one of the two");
-  if (claim) return claim;
-  if (!url.rank || !url.world_size)
-    throw usage_error("environment: " + shown + " has only one of ?rank= and &world_size=; give both or neither");
+  if (claim || !url.rank || !url.world_size) return claim;
   launch_variables names = tutti_variables;
   names.rank = "TUTTI_RENDEZVOUS: rank";
   names.world_size = "TUTTI_RENDEZVOUS: world_size";
@@ -119,11 +117,32 @@ launch_selection torchrun_or_launcher(const variable_lookup auto& get) {
   return {claim, task};
 }
 
+/// Throws usage_error if the query of the URL of the rendezvous has a rank or a world size, but not both, and no
+/// launcher has given the same.
+inline void check_half_query(const rendezvous_url& url, const launch_claim& claim) {
+  if (url.rank.has_value() == url.world_size.has_value()) return;
+  const std::string shown = show("TUTTI_RENDEZVOUS", to_string(url));
+  if (!claim)
+    throw usage_error("environment: " + shown + " has only one of ?rank= and &world_size=; give both or neither");
+  const auto check = [&](std::optional<int> value, const char* name, int number) {
+    if (!value || *value == number) return;
+    throw usage_error("environment: " + shown + " contradicts " + show(name, number) + " (" + claim.names.command +
+                      "); leave rank and world_size out, or make them equal");
+  };
+  check(url.world_size, claim.names.world_size, claim.world_size);
+  check(url.rank, claim.names.rank, claim.rank);
+}
+
 /// Returns rank and world size of this process; no claim if no launcher has set a variable. `given` is the rendezvous
 /// that was named, if one was.
 launch_selection select_launch(const variable_lookup auto& get, const rendezvous_url& given) {
-  if (const auto claim = tutti_claim(get, given)) return {claim, {}};
-  if (const auto selection = torchrun_or_launcher(get); selection.claim) return selection;
+  if (const auto claim = tutti_claim(get, given)) {
+    refuse_size_in_nodes(get, claim.rank, claim.world_size);
+    return {claim, {}};
+  }
+  const auto selection = torchrun_or_launcher(get);
+  check_half_query(given, selection.claim);
+  if (selection.claim) return selection;
   for (const launch_variables& names : mpi_variables) refuse_half(get, names);
   if (const auto claim = slurm_allocation(get)) return {claim, claim};
   const auto refuse = [](const char* name, std::string_view value) {

@@ -83,6 +83,22 @@ launch_claim slurm_task(const variable_lookup auto& get) {
   return c;
 }
 
+/// Throws usage_error if a world size given to a task by hand counts the nodes of its step, while the rank counts its
+/// tasks: the first tasks would be a world without the others.
+void refuse_size_in_nodes(const variable_lookup auto& get, int rank, int world_size) {
+  if (!slurm_step(get) || world_size < 2) return;
+  const char* nodes = get("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+  const char* tasks = get("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  const auto number = [&](const char* name) { return parse_decimal<int>(get(name).value_or("")); };
+  const auto size = number(tasks);
+  if (!size || size == world_size || number(nodes) != world_size || number("SLURM_PROCID") != rank) return;
+  throw usage_error("environment: a world of size " + std::to_string(world_size) + ", which is " +
+                    show(nodes, world_size) + ", and rank " + std::to_string(rank) + ", which is " +
+                    show("SLURM_PROCID", rank) + ": that counts tasks, of which there are " + show(tasks, *size) +
+                    "; give the world the size " + std::to_string(*size) +
+                    ", or give neither, as init() reads both from srun's variables");
+}
+
 /// Returns the claim of a process inside an allocation that srun did not start (a batch script, a shell): a world of
 /// one. Throws usage_error if the allocation has several tasks.
 launch_claim slurm_allocation(const variable_lookup auto& get) {

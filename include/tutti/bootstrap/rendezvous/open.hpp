@@ -115,9 +115,13 @@ class store_opener {
     } catch (const error&) {
       return;  // the names of machines that are started on demand resolve late
     }
-    const std::string why = wire::why_not_listen(
-        places.front().to_string(), places.front().is_loopback() ? wire::reach::this_machine : wire::reach::network,
-        wire::protection::none);
+    // Beside other machines, a rank 0 whose name means loopback here listens at all addresses.
+    const bool beside_others = who_.local_size > 0 && who_.local_size < who_.world_size && !loopback(url_.host);
+    const bool here = places.front().is_loopback();
+    const bool guarded = here && (who_.rank == 0 || !beside_others);  // rank 0: listen_beyond_loopback()
+    const std::string why =
+        wire::why_not_listen(here ? address() : places.front().to_string(),
+                             guarded ? wire::reach::this_machine : wire::reach::network, wire::protection::none);
     if (!why.empty()) throw error{{errc::auth_failed}, text_ + ": " + why, {who_.rank}};
   }
 
@@ -169,14 +173,15 @@ class store_opener {
     }
   }
 
-  /// Returns advice for a local rendezvous without a listener: the launcher's ranks have met already, and one of them
-  /// has started this program.
+  /// Returns advice for a local rendezvous without a listener: the ranks are in network namespaces of their own, or
+  /// they have met already, and one of them has started this program.
   [[nodiscard]] std::string inherited() const {
     return url_.kind != rendezvous_url::scheme::unix_abstract
                ? ""
-               : " A program that a rank starts inherits the rank's place, which is taken: give it a launcher of its "
-                 "own, "
-                 "or start it with env -u RANK -u WORLD_SIZE -u TUTTI_RENDEZVOUS -u TUTTI_JOB";
+               : " Containers with networks of their own do not have that socket in common: give them the host's "
+                 "network, or set MASTER_ADDR and MASTER_PORT. A program that a rank starts inherits the rank's place, "
+                 "which is taken: give it a launcher of its own, or start it with env -u RANK -u WORLD_SIZE "
+                 "-u TUTTI_RENDEZVOUS -u TUTTI_JOB";
   }
 
   /// Removes the socket file of a host that was killed, if it is this user's and no process listens there. Returns true
