@@ -218,7 +218,8 @@ class Machines:
             if tried.wait() == 0 and tried.output().strip() == other.name:
                 return
             if time.monotonic() > until or other.sshd.popen.poll() is not None:
-                raise Skip(f"ssh {other.name} does not work here: {tried.output().strip()}; sshd: {other.sshd.output().strip()[-200:]}")
+                said = f"{tried.output().strip()}; sshd: {other.sshd.output().strip()[-200:]}"
+                raise Skip(f"ssh {other.name} does not work here: {said}")
             time.sleep(0.1)
 
     def __exit__(self, *_):
