@@ -136,6 +136,53 @@ TEST_CASE("a world size in nodes is refused where srun counts tasks, on all of t
   }
 }
 
+TEST_CASE("TUTTI_NETWORK decides where the options leave it open") {
+  const variables base{{"TUTTI_RANK", "0"}, {"TUTTI_WORLD_SIZE", "2"}, {"TUTTI_RENDEZVOUS", "tcp://a:5"}};
+  const auto network = [&](const char* value, const init_options& o = {}) {
+    variables v = base;
+    if (value) v["TUTTI_NETWORK"] = value;
+    return plan(v, o).network;
+  };
+  CHECK(network(nullptr) == tutti::exposure::guarded);
+  CHECK(network("guarded") == tutti::exposure::guarded);
+  CHECK(network("insecure") == tutti::exposure::insecure);
+  init_options open;
+  open.network = tutti::exposure::insecure;
+  CHECK(network("guarded", open) == tutti::exposure::insecure);
+  variables odd = base;
+  odd["TUTTI_NETWORK"] = "Insecure";
+  CHECK(contains(message_of(odd), "is not guarded or insecure"));
+}
+
+TEST_CASE("only a Slurm step of several machines has a secret from rank 0") {
+  const variables step{{"SLURM_JOB_ID", "7"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_PROCID", "1"},
+                       {"SLURM_STEP_NUM_TASKS", "2"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_NODEID", "1"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                       {"SLURM_STEP_NODELIST", "n[1-2]"},
+                       {"SLURM_SUBMIT_DIR", "/d"}};
+  CHECK(plan(step).step_secret == "/d/.tutti-secret-7.0");
+  CHECK(plan(step).by == tutti::launcher::slurm);
+  variables one = step;
+  one["SLURM_STEP_TASKS_PER_NODE"] = "2";
+  one["SLURM_NODEID"] = "0";
+  CHECK(plan(one).step_secret.empty());
+  variables torchrun = step;
+  for (const auto& [name, value] : variables{{"RANK", "1"},
+                                             {"WORLD_SIZE", "2"},
+                                             {"LOCAL_RANK", "0"},
+                                             {"LOCAL_WORLD_SIZE", "1"},
+                                             {"GROUP_WORLD_SIZE", "2"},
+                                             {"MASTER_ADDR", "n1"},
+                                             {"MASTER_PORT", "5"}})
+    torchrun[name] = value;
+  CHECK(plan(torchrun).by == tutti::launcher::torchrun);
+  CHECK(plan(torchrun).step_secret.empty());
+}
+
 TEST_CASE("options that make no sense are refused") {
   init_options half;
   half.rank = 1;

@@ -130,7 +130,8 @@ TEST_CASE("hosts: the examples on two machines of two ranks") {
     const std::string line = "[" + number + (rank < 2 ? " node0] rank " : " node1] rank ") + number + " of 4: ";
     CHECK_MESSAGE(contains(hello.out, line + "the ranks add up to 6"), hello.out);
   }
-  const auto digits = run(machines, both + words{"--output", "rank0", "--", example("digits")});
+  const auto digits = run(machines, both + words{"--output", "rank0", "--", example("digits"), "--data",
+                                                 TUTTI_SOURCE_DIR "/examples/data/digits.csv"});
   CHECK_MESSAGE(digits.status == 0, digits.out);
   CHECK(machines.become_idle(10s));
 }
@@ -208,6 +209,28 @@ TEST_CASE("hosts: much output of all ranks is whole") {
   const auto all = run(machines, both + words{"--output", "plain"} + script("yes 0123456789abcdef | head -n 200000"));
   CHECK(all.status == 0);
   CHECK(all.out.size() == 4U * 200000U * 17U);
+}
+
+TEST_CASE("hosts: when the reader of the output has left, the ranks hear of it") {
+  const ssh_machines machines;
+  if (skipped(machines)) return;
+  auto what = machines.launcher(0, both + words{"--settle", "60"} + script("exec yes"));
+  what = {"/bin/sh", words{"-c", "\"$@\" 2>/dev/null | head -n 1", "sh", what.program} + what.arguments,
+          what.environment};
+  CHECK(contains(job{what}.wait().out, "] y\n"));
+  CHECK(machines.become_idle(10s));
+}
+
+TEST_CASE("hosts: what the shell of a machine prints when it starts is not taken for messages") {
+  const ssh_machines machines;
+  if (skipped(machines)) return;
+  const temporary_directory folder;
+  std::ofstream{folder.file("ssh")} << "#!/bin/sh\nprintf 'Welcome!\\n\\ntutti-run'\nexec " << machines.ssh()
+                                    << " \"$@\"\n";
+  ::chmod(folder.file("ssh").c_str(), 0755);
+  const auto all = run(machines, both + words{"--ssh", folder.file("ssh"), "--", example("01_hello")});
+  CHECK_MESSAGE(all.status == 0, all.out);
+  CHECK_MESSAGE(contains(all.out, "[3 node1] rank 3 of 4: "), all.out);
 }
 
 TEST_CASE("hosts: the exit code is that of the rank that failed first, which is named with its machine") {

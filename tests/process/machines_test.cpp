@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <tutti/core/status.hpp>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -97,6 +98,55 @@ TEST_CASE("ranks that meet at a file find the addresses of their machines by the
   processes all;
   for (const int r : {0, 1, 2, 3}) all.start(pair.on(r / 2, "join", {at(url, r, 4), "secret=" + secret}));
   check_joined(all.wait(), 4);
+}
+
+TEST_CASE(
+    "TUTTI_NETWORK=insecure lets a program that is compiled already do without a secret, and rank 0 says so once") {
+  const two_machines pair;
+  if (!pair.why_not().empty()) {
+    MESSAGE("skipped: " << pair.why_not());
+    return;
+  }
+  for (const int n : {0, 1}) pair.set_hosts(n, known);
+  const std::string url = "tcp://node0:29514";
+  processes all;
+  for (const int r : {0, 1}) all.start(pair.on(r, "join", {at(url, r, 2)}, {"TUTTI_NETWORK=insecure"}));
+  const auto reports = all.wait();
+  check_joined(reports, 2);
+  CHECK(occurrences(all_text(reports), "TUTTI_NETWORK=insecure: the ranks of this job listen without a secret") == 1);
+  CHECK(contains(reports[0].out, "tutti: warning: TUTTI_NETWORK=insecure"));
+  processes wrong;
+  for (const int r : {0, 1}) wrong.start(pair.on(r, "join", {at(url, r, 2)}, {"TUTTI_NETWORK=open"}));
+  for (const auto& one : wrong.wait()) CHECK_MESSAGE(contains(one.out, "is not guarded or insecure"), one.out);
+}
+
+TEST_CASE("rank 0 of a Slurm step hands a secret over in the folder of the job, and leaves nothing there") {
+  const two_machines pair;
+  if (!pair.why_not().empty()) {
+    MESSAGE("skipped: " << pair.why_not());
+    return;
+  }
+  for (const int n : {0, 1}) pair.set_hosts(n, own_loopback);
+  pair.set_hosts(1, known);
+  const temporary_directory folder;
+  const auto task = [&](int r, const std::string& submitted) {
+    return pair.on(r, "join", {"times=2", "join=20000"},
+                   {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=" + std::to_string(r), "SLURM_STEP_NUM_TASKS=2",
+                    "SLURM_LOCALID=0", "SLURM_NODEID=" + std::to_string(r), "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+                    "SLURM_STEP_NODELIST=node[0-1]", "SLURM_SUBMIT_DIR=" + submitted});
+  };
+  {
+    processes all;
+    for (const int r : {0, 1}) all.start(task(r, folder.path().string()));
+    check_joined(all.wait(), 2, 2);
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+  SUBCASE("a folder in which rank 0 cannot write") {
+    processes all;
+    all.start(task(0, folder.file("absent")));
+    check_refused(all.wait(), static_cast<int>(tutti::errc::auth_failed),
+                  {"cannot hand the secret of this Slurm step over", "before srun: export TUTTI_SECRET_FILE="});
+  }
 }
 
 TEST_CASE("ranks meet at link-local addresses, each by its own interface") {

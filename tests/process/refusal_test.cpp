@@ -270,6 +270,30 @@ TEST_CASE("a network address without a secret is refused on all ranks at once") 
   check_refused(all, static_cast<int>(tutti::errc::auth_failed), {"without a secret", "insecure"});
 }
 
+TEST_CASE("the refusal of a network without a secret says what to type for the launcher") {
+  struct launched_by {
+    std::vector<std::string> variables;
+    std::string typed;
+  };
+  const std::string meeting[] = {"MASTER_ADDR=192.0.2.1", "MASTER_PORT=29500"};
+  const std::vector<launched_by> all{
+      {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "GROUP_WORLD_SIZE=2"},
+       "before torchrun: export"},
+      {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, "mpirun -x TUTTI_SECRET_FILE="},
+      {{"PMI_RANK=1", "PMI_SIZE=2"}, "mpiexec -genv TUTTI_SECRET_FILE "},
+      {{"RANK=1", "WORLD_SIZE=2"}, "tutti-run --hosts node1:4,node2:4"},
+      {{"RANK=1", "WORLD_SIZE=2", "TUTTI_REPORT_FD=900", "TUTTI_RENDEZVOUS=tcp://192.0.2.1:29500"},
+       "before tutti-run: export"}};
+  for (const auto& one : all) {
+    const auto done = run_ranks("join", 1, [&](int) {
+      rank_words w{{"join=200000"}, one.variables};
+      w.environment.insert(w.environment.end(), std::begin(meeting), std::end(meeting));
+      return w;
+    });
+    check_refused(done, static_cast<int>(tutti::errc::auth_failed), {"without a secret", one.typed, "job.secret"});
+  }
+}
+
 TEST_CASE("a rank that is killed while the others wait for it is missed within a second, not at the deadline") {
   for (const char* kind : {"unix:@", "file:///tmp/"}) {
     const std::string url = kind + unique_name();

@@ -46,10 +46,13 @@ class ssh_machines {
   [[nodiscard]] const std::string& why_not() const noexcept { return why_not_; }
   [[nodiscard]] const two_machines& pair() const noexcept { return pair_; }
 
+  /// The command that reaches the other machine.
+  [[nodiscard]] std::string ssh() const { return "ssh -F " + folder_.file("ssh"); }
+
   /// tutti-run on a machine; `words` are its arguments.
   [[nodiscard]] command launcher(int machine, std::vector<std::string> words,
                                  std::vector<std::string> environment = {}) const {
-    words.insert(words.begin(), {"--ssh", "ssh -F " + folder_.file("ssh")});
+    words.insert(words.begin(), {"--ssh", ssh()});
     return pair_.run(machine, tutti_run(), std::move(words), std::move(environment));
   }
 

@@ -80,6 +80,8 @@ TEST_CASE("run/usage: a mistake about machines is one line and status 2") {
   check_refusal(run({"--hosts", "a:2", "-x", "A=b", "true"}), 2, "--env sets one");
   check_refusal(run({"--hosts", "a:2", "-x", "RANK", "true"}), 2, "cannot hand over RANK");
   check_refusal(run({"--hosts", "a:2", "--master-port", "65536", "true"}), 2, "too large");
+  check_refusal(run({"--nnodes", "2", "--rdzv", "node1:29500", "true"}), 2, "the scheme is not known");
+  check_refusal(run({"--nnodes", "2", "--rdzv", "unix:@name", "true"}), 2, "that all machines reach");
   check_refusal(run({"--hostfile", "/nowhere/hosts", "true"}), 2, "/nowhere/hosts");
   check_refusal(run({"--nnodes", "2", "--nproc-per-node", "2", "true"}), 2, "wants --node-rank");
   check_refusal(run({"--nnodes", "2", "--node-rank", "2", "--master-addr", "a", "true"}), 2, "is not below --nnodes 2");

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include <tutti/bootstrap/rendezvous/url.hpp>
+
 #include "tutti-run/guard.hpp"
 #include "tutti-run/machines/remote_ranks.hpp"
 #include "tutti-run/ranks/limits.hpp"
@@ -30,7 +32,12 @@ rendezvous given_meeting(const options& given) {
   if (const char* job = std::getenv("TUTTI_JOB")) meeting.job = job;
   meeting.url = given.part.rendezvous;
   meeting.host = given.machines.master_address;
-  if (meeting.host.empty()) return meeting;
+  if (meeting.host.empty()) {
+    const auto url = parse_rendezvous(meeting.url);
+    meeting.host = url.host;
+    meeting.port = url.port;
+    return meeting;
+  }
   meeting.port =
       static_cast<std::uint16_t>(given.machines.master_port != 0 ? given.machines.master_port : default_port);
   const bool v6 = meeting.host.find(':') != std::string::npos;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include <tutti/bootstrap/rendezvous/url.hpp>
+
 #include "tutti-run/posix.hpp"
 #include "tutti-run/ranks/devices.hpp"
 #include "tutti-run/ranks/environment.hpp"
@@ -109,6 +111,20 @@ std::string exported_name(std::string_view value) {
   if (value.empty() || value.find('=') != std::string_view::npos)
     refuse(text("-x wants the name of a variable and got '", value, "'; --env sets one"));
   if (is_identity(value)) refuse(text("-x cannot hand over ", value, ": tutti-run gives each rank its own value"));
+  return std::string{value};
+}
+
+std::string meeting_url(std::string_view value) {
+  using enum rendezvous_url::scheme;
+  rendezvous_url url;
+  try {
+    url = parse_rendezvous(value);
+  } catch (const usage_error& why) {
+    refuse(text("--rdzv: ", why.what()));
+  }
+  if (url.kind != tcp && url.kind != file)
+    refuse(
+        text("--rdzv wants a place that all machines reach, tcp://host:port or file:///path, and got '", value, "'"));
   return std::string{value};
 }
 
@@ -263,7 +279,7 @@ options parse_options(int argc, char** argv) {
         said.each = number("--nproc-per-node", "the ranks of a machine", value, 1);
         break;
       case rendezvous:
-        result.part.rendezvous = value;
+        result.part.rendezvous = meeting_url(value);
         break;
       case output:
         result.output = choose("--output", value, modes);

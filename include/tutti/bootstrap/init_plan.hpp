@@ -9,10 +9,12 @@
 #include <tutti/bootstrap/init_environment.hpp>
 #include <tutti/bootstrap/launch/environment.hpp>
 #include <tutti/bootstrap/launch/inner_environment.hpp>
+#include <tutti/bootstrap/launch/step_secret.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/rendezvous/url.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/store/exposure.hpp>
 #include <tutti/transport/tcp/options.hpp>
 
 namespace tutti::detail {
@@ -29,6 +31,9 @@ struct init_plan {
   transport_choice transport = transport_choice::automatic;
   std::string interface;
   int connections = 1;
+  exposure network = exposure::guarded;
+  launcher by = launcher::by_hand;
+  std::string step_secret;  ///< path of the file of a Slurm step's secret, used if there is no other; empty: none
 };
 
 /// Returns the transport that the options or TUTTI_TRANSPORT choose. Throws usage_error.
@@ -39,6 +44,14 @@ transport_choice chosen_transport(const init_options& options, const variable_lo
   if (*text == "tcp") return transport_choice::tcp;
   if (*text == "automatic") return transport_choice::automatic;
   throw usage_error("environment: " + show("TUTTI_TRANSPORT", *text) + " is not shm, tcp or automatic");
+}
+
+/// Returns whether the options or TUTTI_NETWORK allow to listen without a secret. Throws usage_error.
+exposure chosen_network(const init_options& options, const variable_lookup auto& get) {
+  const auto text = get("TUTTI_NETWORK");
+  if (options.network == exposure::insecure || !text || *text == "guarded") return options.network;
+  if (*text == "insecure") return exposure::insecure;
+  throw usage_error("environment: " + show("TUTTI_NETWORK", *text) + " is not guarded or insecure");
 }
 
 /// Returns the number of connections that the options or TUTTI_CONNECTIONS choose. Throws usage_error.
@@ -101,6 +114,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   init_plan plan;
   plan.transport = chosen_transport(options, given);
   plan.connections = chosen_connections(options, given);
+  plan.network = chosen_network(options, given);
   plan.interface = options.interface.empty() ? std::string(given("TUTTI_INTERFACE").value_or("")) : options.interface;
 
   if (options.rank.has_value() != options.world_size.has_value())
@@ -148,6 +162,8 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   plan.world_size = found->world_size;
   plan.local_size = found->local_size;
   plan.job = found->job;
+  plan.by = found->by;
+  if (plan.by == launcher::slurm && plan.local_size != plan.world_size) plan.step_secret = step_secret_path(given);
   if (found->world_size == 1) return plan;
   plan.where = found->rendezvous;
   plan.source = given_place ? "init_options::rendezvous" : found->rendezvous_source;

@@ -18,12 +18,15 @@ enum class protection : std::uint8_t {
 };
 
 /// Returns an empty text if one may listen on `address`, else the reason and the remedy.
-[[nodiscard]] inline std::string why_not_listen(std::string_view address, reach who, protection asked) {
+[[nodiscard]] inline std::string why_not_listen(
+    std::string_view address, reach who, protection asked,
+    std::string_view remedy =
+        "Give all sides one (TUTTI_SECRET_FILE); or listen on 127.0.0.1; or spell out "
+        "`insecure` on a network that you trust") {
   if (who == reach::this_machine || asked != protection::none) return {};
   return "refusing to listen on " + std::string{address} +
-         " without a secret: everybody who can reach that address could join the job or read from it. Start the job "
-         "with tutti-run, which makes a secret; or give all ranks one (TUTTI_SECRET_FILE); or listen on 127.0.0.1; or "
-         "spell out `insecure` on a network that you trust";
+         " without a secret: everybody who can reach that address could join the job or read from it. " +
+         std::string{remedy};
 }
 
 }  // namespace tutti::wire

@@ -68,6 +68,29 @@ TEST_CASE("inner_environment: the launcher that a rank of tutti-run starts is be
   }
 }
 
+TEST_CASE("inner_environment: the same for a rank of tutti-run on several machines") {
+  const std::string outer = R"(RANK=1 LOCAL_RANK=1 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_PORT=20600
+    TUTTI_JOB=0a0b TUTTI_REPORT_FD=1023 )";
+  const std::string inner = R"(OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=2
+    OMPI_COMM_WORLD_LOCAL_SIZE=3 PMIX_NAMESPACE=ns)";
+  for (const std::string place : {"MASTER_ADDR=10.0.0.1 TUTTI_RENDEZVOUS=tcp://10.0.0.1:20500 ",
+                                  "MASTER_ADDR=fd00::1 TUTTI_RENDEZVOUS=tcp://[fd00::1]:20500 "}) {
+    CAPTURE(place);
+    const auto found = tutti::read_environment(variables(outer + place + inner), 1000);
+    REQUIRE(found);
+    CHECK(found->world_size == 3);
+    CHECK(found->job == "ns");
+    CHECK(found->by == tutti::launcher::open_mpi);
+    CHECK(to_string(found->rendezvous) == "unix:@tutti-1000-ns");
+    const auto own = tutti::read_environment(variables(outer + place), 1000);
+    REQUIRE(own);
+    CHECK(own->rank == 1);
+    CHECK(own->job == "0a0b");
+    CHECK(own->by == tutti::launcher::tutti_run);
+    CHECK(own->rendezvous.port == 20500);
+  }
+}
+
 TEST_CASE("inner_environment: a rank of tutti-run finds all that it was given") {
   for (const std::string more : {"", "SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=4 SLURM_STEP_ID=batch", "PMI_PORT=3"}) {
     CAPTURE(more);

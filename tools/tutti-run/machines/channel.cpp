@@ -100,6 +100,8 @@ void channel::deliver(const receiver& take) {
 void channel::close() noexcept {
   in_.reset();
   out_.reset();
+  queue_.clear();
+  written_ = 0;
   waits_to_write_ = false;
 }
 

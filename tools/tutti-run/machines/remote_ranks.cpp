@@ -137,7 +137,8 @@ void remote_ranks::await(state wanted, std::size_t from, std::size_t to, const c
       throw failure(1, text(late->name, " ", what, " within ", longest_start.count(), " s; try: ", given_.machines.ssh,
                             " -o BatchMode=yes ", late->name, " true"));
     }
-    for (const auto& happened : events_.wait(std::min(deadline, tick(now)))) {
+    tick(now);
+    for (const auto& happened : events_.wait(std::min(deadline, next_word_))) {
       if (happened.from == source::lifeline)
         obey_while_starting(lifeline_);
       else if (happened.from == source::sink)

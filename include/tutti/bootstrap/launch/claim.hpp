@@ -1,19 +1,16 @@
 #pragma once
-#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include <tutti/bootstrap/launch.hpp>
 #include <tutti/bootstrap/launch/text.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/text.hpp>
 
 namespace tutti::detail {
-
-/// Launchers whose variables are known.
-enum class launcher : std::uint8_t { tutti_run, torchrun, by_hand, open_mpi, mpich, horovod, slurm };
 
 /// Names of the variables in which one launcher passes ranks.
 struct launch_variables {

@@ -25,7 +25,10 @@ std::optional<launch> read_launch(const variable_lookup auto& get, std::uint32_t
   if (!chosen.claim) return std::nullopt;
   const launch_claim& claim = chosen.claim;
   launch found{claim.rank, claim.world_size, claim.local_rank, claim.local_size, "", {}, show(claim), ""};
-  found.job = job_name(get, (chosen.launcher ? chosen.launcher : claim).names.by);
+  const launcher by = (chosen.launcher ? chosen.launcher : claim).names.by;
+  const bool plain = by == launcher::tutti_run || by == launcher::by_hand;  // their names are the same
+  found.by = !plain ? by : get("TUTTI_REPORT_FD") ? launcher::tutti_run : launcher::by_hand;
+  found.job = job_name(get, by);
   auto [url, source] = choose_rendezvous(get, given, chosen, found.job, user);
   found.rendezvous = std::move(url);
   found.rendezvous_source = std::move(source);

@@ -17,12 +17,13 @@ template <variable_lookup Get>
 class inner_environment {
  public:
   explicit inner_environment(const Get& get) : get_(get) {
-    const auto job = get("TUTTI_JOB");
-    const bool tutti_run = job && get("TUTTI_RENDEZVOUS") == "unix:@tutti-" + std::string(*job);
-    if (!tutti_run || get("TUTTI_RANK")) return;
+    const auto job = get("TUTTI_JOB"), place = get("TUTTI_RENDEZVOUS"), master = get("MASTER_ADDR");
+    const bool local = job && place == "unix:@tutti-" + std::string(*job);
+    const bool across = get("TUTTI_REPORT_FD") && place && master && at_host(*place, std::string(*master));
+    if (!(local || across) || get("TUTTI_RANK")) return;
     torchrun_ = get("TORCHELASTIC_RUN_ID") || get("GROUP_WORLD_SIZE");
     hides_ = torchrun_ || get("OMPI_COMM_WORLD_RANK") || get("PMI_RANK") || get("HOROVOD_RANK") || slurm_step(get);
-    local_master_ = get("MASTER_ADDR") == "127.0.0.1";
+    own_master_ = across || master == "127.0.0.1";
   }
 
   [[nodiscard]] std::optional<std::string_view> operator()(std::string_view name) const {
@@ -36,13 +37,17 @@ class inner_environment {
     const auto among = [name](const auto& names) { return std::ranges::find(names, name) != names.end(); };
     if (among(always)) return true;
     if (torchrun_) return false;  // torchrun has set these itself
-    return among(places) || (local_master_ && (name == "MASTER_ADDR" || name == "MASTER_PORT"));
+    return among(places) || (own_master_ && (name == "MASTER_ADDR" || name == "MASTER_PORT"));
+  }
+
+  static bool at_host(std::string_view url, const std::string& host) {
+    return url.starts_with("tcp://" + host + ":") || url.starts_with("tcp://[" + host + "]:");
   }
 
   const Get& get_;
   bool hides_ = false;
   bool torchrun_ = false;
-  bool local_master_ = false;  ///< as tutti-run sets it, unless the user asks for another
+  bool own_master_ = false;  ///< as tutti-run sets it, unless the user asks for another
 };
 
 }  // namespace tutti::detail

@@ -14,6 +14,7 @@
 
 #include <tutti/bootstrap/init_plan.hpp>
 #include <tutti/bootstrap/launch/rendezvous.hpp>
+#include <tutti/bootstrap/launch/secret_remedy.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/store/tcp_store.hpp>
@@ -31,6 +32,7 @@ struct participant {
   exposure network = exposure::guarded;
   deadline until{};
   std::stop_token stop{};
+  launcher by = launcher::by_hand;  ///< for messages
 };
 
 /// Opener of the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
@@ -119,9 +121,9 @@ class store_opener {
     const bool beside_others = who_.local_size > 0 && who_.local_size < who_.world_size && !loopback(url_.host);
     const bool here = places.front().is_loopback();
     const bool guarded = here && (who_.rank == 0 || !beside_others);  // rank 0: listen_beyond_loopback()
-    const std::string why =
-        wire::why_not_listen(here ? address() : places.front().to_string(),
-                             guarded ? wire::reach::this_machine : wire::reach::network, wire::protection::none);
+    const std::string why = wire::why_not_listen(here ? address() : places.front().to_string(),
+                                                 guarded ? wire::reach::this_machine : wire::reach::network,
+                                                 wire::protection::none, secret_remedy(who_.by));
     if (!why.empty()) throw error{{errc::auth_failed}, text_ + ": " + why, {who_.rank}};
   }
 
@@ -141,7 +143,8 @@ class store_opener {
     if (!allowed && who_.local_size > 0)
       throw error{{errc::auth_failed},
                   text_ + ": " + caveat_ + " To listen at all addresses: " +
-                      wire::why_not_listen(everywhere.to_string(), wire::reach::network, wire::protection::none),
+                      wire::why_not_listen(everywhere.to_string(), wire::reach::network, wire::protection::none,
+                                           secret_remedy(who_.by)),
                   {who_.rank}};
     if (!allowed) return;
     caveat_.clear();

@@ -19,10 +19,12 @@
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/init_links.hpp>
 #include <tutti/bootstrap/init_plan.hpp>
+#include <tutti/bootstrap/job_secret.hpp>
 #include <tutti/bootstrap/launch/environment.hpp>
 #include <tutti/bootstrap/launch/held_place.hpp>
 #include <tutti/bootstrap/launch/inner_environment.hpp>
 #include <tutti/bootstrap/launch/launcher_report.hpp>
+#include <tutti/bootstrap/launch/secret_remedy.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/own_joins.hpp>
@@ -31,7 +33,10 @@
 #include <tutti/bootstrap/tuning_file.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/os/fd.hpp>
+#include <tutti/os/resolve.hpp>
+#include <tutti/wire/listen_policy.hpp>
 
 namespace tutti {
 
@@ -43,13 +48,14 @@ class joining {
  public:
   /// Prepares the joining. `secret` is the one that this process needed at the store, if it needed one.
   joining(S& store, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how,
-          std::optional<wire::secret> secret)
+          job_secret& source, std::optional<wire::secret> secret)
       : store_(store),
         options_(options),
         plan_(plan),
         me_(std::move(me)),
         until_(how.until),
         call_(store, me_, std::move(how)),
+        source_(source),
         secret_(std::move(secret)) {}
 
   /// Returns false if the store still holds a roll call that this process has taken part in, or if its host is leaving:
@@ -113,13 +119,15 @@ class joining {
     std::optional<shm_export> offer;
     if (needs.network) {
       if (plan_.where.kind == rendezvous_url::scheme::tcp && store_.is_host()) tell_address();
-      if (!secret_) secret_ = options_.secret.load(process_variable);
-      const auto asked = secret_                                  ? wire::protection::secret
-                         : options_.network == exposure::insecure ? wire::protection::insecure
-                                                                  : wire::protection::none;
+      if (!secret_) secret_ = source_.load(process_variable);
+      const auto asked = secret_                               ? wire::protection::secret
+                         : plan_.network == exposure::insecure ? wire::protection::insecure
+                                                               : wire::protection::none;
       const auto at = address_for_peers(plan_, found.all, self, [this] { return told_address(); });
+      require_protection(at, asked);
       found.listener.emplace(at, asked);
       self.endpoint = found.listener->endpoint();
+      if (asked == wire::protection::insecure && options_.network != exposure::insecure) say_insecure(self.endpoint);
     }
     if (needs.memory && self.local_rank == 0) {
       offer.emplace(self.local_size, shm_options{0, needs.bells ? shm_control_block::sleep::on_descriptor
@@ -147,6 +155,20 @@ class joining {
     return lack && (why.peer < 0 || why.peer == me_.rank);
   }
 
+  /// Throws error{auth_failed}, in the words of the launcher, where the listener would refuse.
+  void require_protection(const std::string& address, wire::protection asked) const {
+    const os::endpoint where = os::resolve(address, 0).front();
+    const auto who = where.is_loopback() ? wire::reach::this_machine : wire::reach::network;
+    const std::string why = wire::why_not_listen(where.to_string(), who, asked, secret_remedy(plan_.by));
+    if (!why.empty()) throw error{{errc::auth_failed, 0, me_.rank}, why, {me_.rank}};
+  }
+  /// Says once in the output of the job that the environment has switched its protection off.
+  void say_insecure(const std::string& endpoint) const {
+    if (me_.rank == 0)
+      log(log_level::warning, "TUTTI_NETWORK=insecure: the ranks of this job listen without a secret, rank 0 on " +
+                                  endpoint + ": everybody who can reach them can join the job and read its data");
+  }
+
   /// Tells the ranks on the host's node the address by which other nodes know it; they need it, too.
   void tell_address() {
     const std::string known = store_.reached_at();
@@ -169,6 +191,7 @@ class joining {
   roll_call_claim me_;
   deadline until_;
   roll_call<S> call_;
+  job_secret& source_;
   std::optional<wire::secret> secret_;
   bool called_ = false;
 };
@@ -197,8 +220,9 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
     thread.expect_alone();
     return 0;
   });
-  participant who{plan.rank, plan.world_size, plan.local_size, {}, {}, options.network, until, options.stop};
-  if (plan.where.kind == rendezvous_url::scheme::tcp) who.secret = own.noting([&] { return options.secret.load(get); });
+  participant who{plan.rank, plan.world_size, plan.local_size, {}, {}, plan.network, until, options.stop, plan.by};
+  job_secret secret{options, plan, until};
+  if (plan.where.kind == rendezvous_url::scheme::tcp) who.secret = own.noting([&] { return secret.load(get); });
   if (own) who.until = (std::min)(until, after(time_to_tell));
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
   auto me = roll_call_claim::of_this_process(plan.rank, plan.world_size, options.memory_domain);
@@ -217,7 +241,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   try {
     where.emplace(plan.where, who);
     for (;; where->renew()) {
-      join.emplace(*where, options, plan, me, how, who.secret);
+      join.emplace(*where, options, plan, me, how, secret, who.secret);
       if (join->begin()) break;
     }
     auto link = join->run(own);
@@ -245,7 +269,8 @@ joined_world<Link> join_world(const init_options& options, process_count count, 
   changed_environment get{process_variable};
   own.noting([&] { return chosen_transport(options, process_variable); });
   own.noting([&] { return chosen_connections(options, process_variable); });
-  for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS"})
+  own.noting([&] { return chosen_network(options, process_variable); });
+  for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS", "TUTTI_NETWORK"})
     if (own) get.set(unread, std::nullopt);
   init_plan plan = plan_init(options, get, ::getuid());
   plan.vouched = plan.vouched || count == process_count::exact;
