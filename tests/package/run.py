@@ -250,8 +250,9 @@ def vcpkg(args, work):
 
     for features in ("core;openssl;tools", "core;compiled", "core"):
         run_port(args, checkout, work, features)
-        if (work / "packages/tools/tutti/tutti-run").exists() != ("tools" in features):
-            raise Failure(f"the features {features} must decide whether tutti-run is installed")
+        for tool in ("tutti-run", "tutti-doctor"):
+            if (work / "packages/tools/tutti" / tool).exists() != ("tools" in features):
+                raise Failure(f"the features {features} must decide whether {tool} is installed")
         check_prefix(work / "packages", work)
         if "compiled" in features:
             consume_compiled(args, work / "compiled", work / "packages")

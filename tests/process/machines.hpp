@@ -60,6 +60,11 @@ class two_machines {
     return found;
   }
 
+  /// Runs a command of the shell in the network of one of them.
+  void run_on(int machine, const std::string& script) const {
+    static_cast<void>(std::system(("ip netns exec " + space(machine) + " " + script + " >/dev/null 2>&1").c_str()));
+  }
+
   /// A helper program on one of them.
   [[nodiscard]] command on(int machine, const std::string& name, std::vector<std::string> words,
                            std::vector<std::string> environment = {}) const {
