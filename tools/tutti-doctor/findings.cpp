@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iomanip>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -39,8 +40,10 @@ class collector {
       if (std::ranges::find(same->ranks, r) == same->ranks.end()) same->ranks.push_back(r);
   }
   std::vector<finding> take() {
-    std::ranges::stable_sort(all_, {}, &finding::how);
-    return std::move(all_);
+    std::vector<finding> sorted;
+    for (const severity s : {severity::error, severity::warning})
+      std::ranges::copy_if(all_, std::back_inserter(sorted), [s](const finding& f) { return f.how == s; });
+    return sorted;
   }
 
  private:

@@ -4,7 +4,9 @@
 #include <iomanip>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 #include <tutti/os/memory.hpp>
+#include <utility>
 
 namespace tutti::doctor {
 namespace {
@@ -78,9 +80,8 @@ std::string pairs_table(const report& all) {
   if (!all.not_measured.empty()) return "not measured: " + all.not_measured + "\n";
   constexpr std::size_t most = 36;
   std::vector<pair_link> shown = all.pairs;
-  std::ranges::stable_sort(shown, [](const pair_link& x, const pair_link& y) {
-    return std::min(x.there_gbps, x.back_gbps) < std::min(y.there_gbps, y.back_gbps);
-  });
+  std::ranges::sort(shown, {},
+                    [](const pair_link& p) { return std::tuple{std::min(p.there_gbps, p.back_gbps), p.a, p.b}; });
   if (shown.size() > most) shown.resize(most);
   std::ranges::sort(shown, {}, [](const pair_link& p) { return std::pair{p.a, p.b}; });
   std::vector<row> rows{{"ranks", "by", "one way", "there", "back"}};
