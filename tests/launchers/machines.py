@@ -115,10 +115,12 @@ class Machine:
         (self.folder / "hosts").write_text(lines)
 
     def start(self, command, env=None):
-        """Starts a command, whose words may be paths; `env` is added to an environment without a launcher's variables."""
+        """Starts a command, whose words may be paths, in the machine's folder; `env` is added to an environment without a
+        launcher's variables."""
         space = f"/proc/{self.holder.pid}/ns"
         inside = ["nsenter", f"--net={space}/net", f"--uts={space}/uts", f"--mount={space}/mnt",
-                  f"--pid={space}/pid_for_children", "setpriv", "--pdeathsig", "KILL"]  # fmt: skip
+                  f"--pid={space}/pid_for_children", "setpriv", "--pdeathsig", "KILL",
+                  "env", f"--chdir={self.folder}"]  # fmt: skip
         variables = {k: os.environ[k] for k in ("HOME", "LANG", "USER", "LOGNAME") if k in os.environ}
         variables |= {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                       "TMPDIR": str(self.folder / "tmp")}  # fmt: skip
@@ -127,8 +129,7 @@ class Machine:
         words = [str(word) for word in command]
         with open(log, "w") as out:
             popen = subprocess.Popen([*inside, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                     env=variables | {k: str(v) for k, v in (env or {}).items()},
-                                     cwd=self.folder)  # fmt: skip
+                                     env=variables | {k: str(v) for k, v in (env or {}).items()})  # fmt: skip
         return Running(popen, f"{self.name}$ {' '.join(words)}", log)
 
     def run(self, command, env=None, timeout=120, status=0):

@@ -13,6 +13,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -58,7 +59,7 @@ class TuttiRun:
 
     two = None
 
-    def mistakes(self, programs):
+    def more(self, programs):
         pass
 
 
@@ -87,7 +88,7 @@ class Mpirun:
     def two(self, words):
         return self.on_two(words, {"MASTER_ADDR": "node1", "MASTER_PORT": PORT} | self.secret)
 
-    def mistakes(self, programs):
+    def more(self, programs):
         said = self.on_two([programs.hello], {}, status=self.status_of_failure)
         expect(said, "nothing says where the ranks meet", *self.advice)
 
@@ -124,7 +125,42 @@ class Srun:
     def two(self, words):
         return self.slurm.run(["srun", "-N2", "--ntasks-per-node=2", *words], self.secret)
 
-    def mistakes(self, programs):
+    def more(self, programs):
+        self.uneven(programs)
+        self.inside_allocation(programs)
+        self.batch_of_the_page(programs)
+        self.meet_at_a_file(programs)
+
+    def uneven(self, programs):
+        said = self.slurm.run(["srun", "-N2", "-n3", "-m", "cyclic", programs.join], self.secret)
+        expect(said, "joined rank 0 of 3 local 0 of 2 node 0 ", "joined rank 1 of 3 local 0 of 1 node 1 ",
+               "joined rank 2 of 3 local 1 of 2 node 0 ")  # fmt: skip
+
+    def inside_allocation(self, programs):
+        """mpirun takes its machines from Slurm, which counts the daemons of mpirun as tasks."""
+        env = self.secret | {"MASTER_ADDR": "node1", "MASTER_PORT": PORT}
+        for mpirun in (OpenMpi.command, Mpich.command):
+            if not shutil.which(mpirun[0]):
+                continue
+            expect_ranks(self.slurm.run(["salloc", "-N2", "--ntasks-per-node=2", *mpirun, programs.join], env), 2)
+
+    def batch_of_the_page(self, programs):
+        """The script of docs/launching.md, as it stands there."""
+        lines = (ROOT / "docs/launching.md").read_text().split("    #!/bin/bash\n")[1].split("\n")
+        script = ["#!/bin/bash"]
+        for line in lines:
+            if line and not line.startswith("    "):
+                break
+            script.append(line[4:])
+        folder = self.slurm.first.folder
+        shutil.copy(programs.hello, folder / "01_hello")
+        (folder / "digits").write_text(f'#!/bin/sh\nexec {programs.digits} --data {DATA} "$@"\n')
+        (folder / "digits").chmod(0o755)
+        said = self.slurm.batch("\n".join(script))
+        expect_hello(said)
+        expect_training(said)
+
+    def meet_at_a_file(self, programs):
         """The recipe of old tutorials, and its mistake: the world's size in nodes, while ranks are counted in tasks."""
         meet = f"file://{self.scratch}/meet"
         step = ["srun", "-N2", "--ntasks-per-node=2"]
@@ -153,13 +189,13 @@ class Torchrun:
         self.secret = secret_in(machines.scratch)
         self.python = python_with_torch("torch.distributed.run")
 
-    def agent(self, machine, nodes, words, env=None):
+    def agent(self, machine, nodes, words, env=None, place=("--master_addr", "node1", "--master_port", PORT)):
         logs = machine.folder / "logs"
         per_node = RANKS // nodes
         return machine.start(
             [self.python, "-m", "torch.distributed.run", "--no_python", "-r", "1", "-t", "1", "--log_dir", logs,
              "--monitor_interval", "0.2", "--nnodes", nodes, "--node_rank", machine.number - 1,
-             "--master_addr", "node1", "--master_port", PORT, "--nproc_per_node", per_node, *words], env)  # fmt: skip
+             *place, "--nproc_per_node", per_node, *words], env)  # fmt: skip
 
     def ended(self, agents):
         for agent in agents:
@@ -173,8 +209,11 @@ class Torchrun:
     def two(self, words):
         return self.ended([self.agent(m, 2, words, self.secret) for m in self.machines])
 
-    def mistakes(self, programs):
-        pass
+    def more(self, programs):
+        """torchrun's own rendezvous, which says on which machine rank 0 is."""
+        place = ["--rdzv_backend", "c10d", "--rdzv_endpoint", f"node1:{PORT}", "--rdzv_id", "job"]
+        agents = [self.agent(m, 2, [programs.join], self.secret, place) for m in self.machines]
+        expect_ranks(self.ended(agents), 2)
 
 
 def expect(text, *parts, count=1):
@@ -214,7 +253,7 @@ def check(way, programs):
         expect_training(run(digits))
         places = f"{machines} machine{'s' * (machines - 1)}"
         print(f"{RANKS} ranks on {places}: rank, size, local rank, node rank, 01_hello, digits", flush=True)
-    way.mistakes(programs)
+    way.more(programs)
 
 
 WAYS = {"tutti_run": TuttiRun, "open_mpi": OpenMpi, "mpich": Mpich, "slurm": Srun, "torchrun": Torchrun}
