@@ -103,4 +103,4 @@ class TuttiConan(ConanFile):
             component.set_property("pkg_config_name", "tutti-openssl")
             component.bindirs, component.libdirs = [], []
             component.defines = ["TUTTI_WITH_OPENSSL=1"]
-            component.requires = ["core", "openssl::crypto"]
+            component.requires = ["core", "openssl::ssl", "openssl::crypto"]

@@ -41,7 +41,7 @@ CONCEPTS = {"concept.hpp", "concepts.hpp"}
 ALSO = {"bootstrap": {"communicator"}}
 # Headers that need more than a C++20 compiler. CMakeLists.txt gives each to the component that brings what it needs.
 OPTIONAL = re.compile(
-    r"cuda/(cuda|runtime)\.hpp|backend/nccl/api\.hpp|bootstrap/(openssl|nccl)\.hpp|backend/mpi(_\w+)?\.hpp|interop/.*|.*\.cuh"
+    r"cuda/(cuda|runtime)\.hpp|backend/nccl/api\.hpp|bootstrap/(openssl|tls|nccl)\.hpp|backend/mpi(_\w+)?\.hpp|interop/.*|.*\.cuh"
 )
 
 INCLUDE = re.compile(r"^\s*#\s*include\s*([<\"])([^>\"]+)[>\"]")

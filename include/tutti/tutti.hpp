@@ -22,5 +22,5 @@
 #include <tutti/version.hpp>
 
 #if defined(TUTTI_WITH_OPENSSL)  // the CMake target tutti::openssl defines it
-#include <tutti/bootstrap/openssl.hpp>
+#include <tutti/bootstrap/tls.hpp>
 #endif

@@ -307,6 +307,21 @@ TEST_CASE("transport, interface and connections come from options, else from the
   CHECK(contains(message_of({{"TUTTI_TRANSPORT", "pigeon"}}), "\"pigeon\""));
 }
 
+TEST_CASE("encryption comes from options, else from the environment") {
+  using tutti::encryption_choice;
+  const variables v{{"TUTTI_ENCRYPTION", "tls"}};
+  CHECK(plan({}).encryption == encryption_choice::none);
+  CHECK(plan(v).encryption == encryption_choice::tls);
+  CHECK(plan({{"TUTTI_ENCRYPTION", "none"}}).encryption == encryption_choice::none);
+  init_options o;
+  o.encryption = encryption_choice::none;
+  CHECK(plan(v, o).encryption == encryption_choice::none);
+  o.encryption = encryption_choice::tls;
+  CHECK(plan({}, o).encryption == encryption_choice::tls);
+  for (const char* odd : {"", "TLS", "1", "ssl"})
+    CHECK(contains(message_of({{"TUTTI_ENCRYPTION", odd}}), "is not none or tls"));
+}
+
 TEST_CASE("a secret comes from a value, a file, a descriptor or the environment") {
   tutti_test::temporary_directory folder;
   const std::string path = folder.file("secret"), digits(64, 'a');

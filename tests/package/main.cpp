@@ -2,7 +2,7 @@
 #include <tutti/version.hpp>
 
 #if defined(TUTTI_WITH_OPENSSL)
-#include <tutti/bootstrap/openssl.hpp>
+#include <tutti/bootstrap/tls.hpp>
 #endif
 
 #include <chrono>

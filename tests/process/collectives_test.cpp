@@ -2,20 +2,31 @@
 #include <tutti/core/status.hpp>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "process/worlds.hpp"
 #include "support/grid.hpp"
+#include "support/temporary_directory.hpp"
 
 // The suite that every backend passes, over real processes.
 TEST_CASE("collectives are right between processes" * doctest::test_suite("grid")) {
   using namespace tutti_test;
-  std::string transport = "transport=automatic";
+  std::string transport = "transport=automatic", encryption = "TUTTI_ENCRYPTION=none";
+  temporary_directory folder;
+  std::ofstream{folder.file("secret")} << std::string(64, '1');
+  std::filesystem::permissions(folder.file("secret"), std::filesystem::perms{0600});
   int machines = 1;
   std::vector<int> sizes{1, 2, 3, 4, 5, 6, 7, 8, 9};
   SUBCASE("shared memory") { transport = "transport=shm"; }
   SUBCASE("TCP") { transport = "transport=tcp"; }
+  SUBCASE("TCP, encrypted") {
+    transport = "transport=tcp";
+    sizes = {2, 3};
+    encryption = "TUTTI_ENCRYPTION=tls";
+  }
   SUBCASE("shared memory inside of two machines, TCP between them") {
     machines = 2;
     sizes = {2, 3, 4, 5, 6, 7, 8, 9};
@@ -35,12 +46,16 @@ TEST_CASE("collectives are right between processes" * doctest::test_suite("grid"
           if (machines == 2 && n != 3) words.push_back("stride=2");
           if (n % 2 == 0 || machines == 2) words.push_back("mixed=1");  // buffers of the world's memory, too
           // Two connections, or four, where it takes no more time.
-          return rank_words{words, {"TUTTI_CONNECTIONS=" + std::to_string(n == 3 ? 4 : n == 4 || n == 9 ? 2 : 1)}};
+          const int connections = n == 3 ? 4 : n == 4 || n == 9 ? 2 : 1;
+          return rank_words{words,
+                            {"TUTTI_CONNECTIONS=" + std::to_string(connections), encryption,
+                             "TUTTI_SECRET_FILE=" + folder.file("secret")}};
         },
         std::chrono::seconds{120});
     const std::string text = all_text(all);
     CAPTURE(text);
     CHECK(occurrences(text, "all well on rank ") == n);
+    CHECK(occurrences(text, "all of its connections are encrypted") == (encryption == "TUTTI_ENCRYPTION=tls" ? n : 0));
     check_nothing_left(name);
   }
 }

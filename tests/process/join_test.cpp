@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "process/worlds.hpp"
@@ -120,10 +121,14 @@ TEST_CASE("without a launcher a process is a world of its own") {
 }
 
 TEST_CASE("tutti-run's ranks join over what they inherit, as often as they like") {
-  for (const std::string transport : {"shm", "tcp", "automatic"}) {
+  for (const auto& [transport, encryption] :
+       {std::pair{"shm", "tls"}, {"tcp", "none"}, {"tcp", "tls"}, {"automatic", ""}}) {
     CAPTURE(transport);
+    CAPTURE(encryption);
     processes all;
-    all.start(launched(4, "join", {"times=3"}, {"TUTTI_TRANSPORT=" + transport}));
+    std::vector<std::string> variables{std::string{"TUTTI_TRANSPORT="} + transport};
+    if (*encryption != 0) variables.push_back(std::string{"TUTTI_ENCRYPTION="} + encryption);
+    all.start(launched(4, "join", {"times=3"}, variables));
     const auto report = all.wait().front();
     CAPTURE(report.out);
     CHECK(report.status == 0);

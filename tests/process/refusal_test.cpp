@@ -87,6 +87,7 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
                          wrong{"TUTTI_TUNING=" + folder.file("none"), "none\" cannot be read"},
                          wrong{"TUTTI_TRANSPORT=pigeon", "\"pigeon\" is not shm, tcp or automatic"},
                          wrong{"TUTTI_CONNECTIONS=17", "\"17\" is not a number from 1 to 16"},
+                         wrong{"TUTTI_ENCRYPTION=rot13", "\"rot13\" is not none or tls"},
                          wrong{"TUTTI_SECRET_FILE=" + folder.file("secret"), "others may read it"}})
     for (const std::string& url : places(folder)) {
       const bool secret = w.variable.starts_with("TUTTI_SECRET");
@@ -170,6 +171,23 @@ TEST_CASE("numbers of connections that differ: all fail") {
     return rank_words{{at("unix:@" + name, r, 3), "join=200000"}, {r == 1 ? "TUTTI_CONNECTIONS=2" : "TUTTI_ODD=1"}};
   });
   check_refused(all, rendezvous, {"connections to each peer"});
+}
+
+TEST_CASE("ranks that were told differently whether to encrypt, or that have no secret: all fail") {
+  std::string name = unique_name();
+  auto all = run_ranks("join", 3, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, 3), "join=200000", "transport=tcp"},
+                      {r == 1 ? "TUTTI_ENCRYPTION=tls" : "TUTTI_ENCRYPTION=none"}};
+  });
+  check_refused(all, rendezvous, {"told differently whether to encrypt", "TUTTI_ENCRYPTION"});
+  name = unique_name();
+  all = run_ranks("join", 2, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, 2), "join=200000", "transport=tcp"}, {"TUTTI_ENCRYPTION=tls"}};
+  });
+  for (const auto& r : all) {
+    CHECK(r.status != 0);
+    CHECK_MESSAGE(contains(r.out, "has no secret: give all ranks the same one"), r.out);
+  }
 }
 
 TEST_CASE("two jobs at one place: all fail, and both are named") {

@@ -69,7 +69,7 @@ struct against {
              s != tutti::detail::tcp_connect_attempt::state::greeting;
     }));
     CHECK(dial.where() == tutti::detail::tcp_connect_attempt::state::ready);
-    return dial.release();
+    return dial.release().socket;
   }
   /// Both connections stand.
   void meet() {
@@ -81,7 +81,7 @@ struct against {
       CHECK(g->rank == 0);
       const auto at = 2 * static_cast<std::size_t>(g->rail);
       if (k > 0) rails[2 * static_cast<std::size_t>(k) + 1] = dial(p.jobs[1], k);
-      rails[at] = std::move(g->connection);
+      rails[at] = std::move(g->connection.socket);
     }
     stream = std::move(rails[0]);
     for (const tutti::os::fd* s : {&stream, &control}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);

@@ -34,6 +34,7 @@ struct init_plan {
   exposure network = exposure::guarded;
   launcher by = launcher::by_hand;
   std::string step_secret;  ///< path of the file of a Slurm step's secret, used if there is no other; empty: none
+  encryption_choice encryption = encryption_choice::none;
 };
 
 /// Returns the transport that the options or TUTTI_TRANSPORT choose. Throws usage_error.
@@ -65,6 +66,15 @@ int chosen_connections(const init_options& options, const variable_lookup auto& 
   const auto n = parse_decimal<int>(*text);
   if (!n || *n < 1 || *n > most) throw usage_error("environment: " + show("TUTTI_CONNECTIONS", *text) + range);
   return *n;
+}
+
+/// Returns the encryption, none or tls, that the options or TUTTI_ENCRYPTION choose. Throws usage_error.
+encryption_choice chosen_encryption(const init_options& options, const variable_lookup auto& get) {
+  if (options.encryption != encryption_choice::automatic) return options.encryption;
+  const auto text = get("TUTTI_ENCRYPTION");
+  if (!text || *text == "none") return encryption_choice::none;
+  if (*text == "tls") return encryption_choice::tls;
+  throw usage_error("environment: " + show("TUTTI_ENCRYPTION", *text) + " is not none or tls");
 }
 
 /// Returns the rank that a process was given by hand if it is beyond its world, else nullopt. Such a process joins so
@@ -115,6 +125,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   plan.transport = chosen_transport(options, given);
   plan.connections = chosen_connections(options, given);
   plan.network = chosen_network(options, given);
+  plan.encryption = chosen_encryption(options, given);
   plan.interface = options.interface.empty() ? std::string(given("TUTTI_INTERFACE").value_or("")) : options.interface;
 
   if (options.rank.has_value() != options.world_size.has_value())

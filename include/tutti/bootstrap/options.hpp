@@ -18,6 +18,13 @@ enum class transport_choice : std::uint8_t {
   tcp         ///< TCP only, also inside a machine
 };
 
+/// Encryption of the TCP connections between ranks; the same on all of them.
+enum class encryption_choice : std::uint8_t {
+  automatic,  ///< TUTTI_ENCRYPTION decides, if it is set; else none
+  none,
+  tls  ///< TLS 1.3 with a key derived from the secret; needs tutti::openssl and <tutti/bootstrap/tls.hpp>
+};
+
 /// Options of init(). An option that is not set comes from the environment (docs/rendezvous.md).
 struct init_options {
   std::string rendezvous = {};  ///< "tcp://host:port", "file:///path", "unix:/path", "unix:@name"; `?rank=&world_size=`
@@ -31,6 +38,7 @@ struct init_options {
   int connections = 0;  ///< TCP connections each way between two ranks, 1 to 16; 0: TUTTI_CONNECTIONS, or 1
   exposure network = exposure::guarded;  ///< insecure: listen to other machines without a secret
   secret_source secret = {};             ///< secret with which TCP connections authenticate each other
+  encryption_choice encryption = encryption_choice::automatic;  ///< of TCP connections between ranks; takes a secret
 
   duration timeout = std::chrono::minutes{5};        ///< deadline of each operation of the communicator
   duration join_timeout = std::chrono::seconds{60};  ///< time within which all ranks must have joined

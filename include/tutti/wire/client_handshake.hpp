@@ -31,6 +31,11 @@ class client_handshake {
   [[nodiscard]] refusal why() const noexcept { return why_; }
   [[nodiscard]] const handshake_counterpart& counterpart() const noexcept { return theirs_; }
 
+  /// Computes the same key as the server's handshake does.
+  [[nodiscard]] bool channel_key(mac& out) const noexcept {
+    return terms_.key != nullptr && detail::transcript_mac(*terms_.key, "tutti channel", hello_, claim(), {}, out);
+  }
+
   /// Returns the maximal number of bytes to read before the next receive(): further ones may belong to the protocol
   /// above.
   [[nodiscard]] std::size_t wanted() const noexcept {
@@ -129,7 +134,7 @@ class client_handshake {
     if (verdict == refusal::none) {
       state_ = handshake_state::accepted;
     } else {
-      refuse(verdict <= refusal::connections ? verdict : refusal::not_our_protocol);
+      refuse(verdict <= refusal::encryption ? verdict : refusal::not_our_protocol);
     }
   }
 

@@ -74,6 +74,7 @@ struct handshake_counterpart {
     case refusal::rank:
     case refusal::target:
     case refusal::connections:
+    case refusal::encryption:
       return errc::rendezvous;
   }
   return errc::protocol;
@@ -112,6 +113,9 @@ struct handshake_counterpart {
     case refusal::connections:
       return both("the number of connections that two ranks open to each other", ours.connections, theirs.connections) +
              "; set TUTTI_CONNECTIONS, init_options::connections or tcp_options::connections alike on all ranks";
+    case refusal::encryption:
+      return "one side encrypts its connections and the other does not; set TUTTI_ENCRYPTION, init_options::encryption "
+             "or tcp_job::encrypted alike on all ranks";
     case refusal::not_our_protocol:
       return "the other side does not speak tutti's protocol; is another program listening at that address?";
     case refusal::proof_wanted:

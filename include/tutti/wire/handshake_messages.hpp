@@ -11,10 +11,10 @@
 
 namespace tutti::wire {
 
-inline constexpr std::uint16_t handshake_version = 10;
+inline constexpr std::uint16_t handshake_version = 11;
 
 /// The purpose of a connection. A claim for one purpose is not valid for another.
-enum class connection_role : std::uint8_t { store_client = 1, peer = 2 };
+enum class connection_role : std::uint8_t { store_client = 1, peer = 2, encrypted_peer = 3 };
 
 /// The kind of proof that both sides give.
 enum class proof : std::uint8_t {
@@ -23,7 +23,7 @@ enum class proof : std::uint8_t {
   kernel = 2   ///< a Unix socket: the kernel knows the user, whom the caller checks
 };
 
-/// The reason why a handshake ended without a connection. Values up to `connections` are sent.
+/// The reason why a handshake ended without a connection. Values up to `encryption` are sent.
 enum class refusal : std::uint8_t {
   none = 0,
   authentication = 1,  ///< the other side did not prove that it knows the secret
@@ -35,6 +35,7 @@ enum class refusal : std::uint8_t {
   rank = 7,         ///< a rank outside of the world
   target = 8,       ///< the other side wants to reach another rank
   connections = 9,  ///< two ranks have different numbers of connections
+  encryption = 10,  ///< one of two ranks encrypts its connections
   not_our_protocol = 32,
   proof_wanted,   ///< the other side asks for a secret and this one has none
   proof_missing,  ///< this side has a secret and the other one does not ask for it
@@ -102,7 +103,7 @@ inline connection_claim decode_claim_body(std::span<const std::byte, claim_body_
   r.skip(preamble_bytes);
   connection_claim c;
   const std::uint32_t role = r.u32();
-  c.role = role <= 2 ? static_cast<connection_role>(role) : connection_role{};
+  c.role = role <= 3 ? static_cast<connection_role>(role) : connection_role{};
   c.rank = r.u32();
   c.target = r.u32();
   c.generation = r.u64();

@@ -41,6 +41,13 @@ class server_handshake {
   /// Returns the other side's claim; proven if the state is accepted.
   [[nodiscard]] const connection_claim& claim() const noexcept { return claim_; }
 
+  /// Computes a key that both sides of this accepted connection know, and nobody without the secret. Returns false if
+  /// there is no secret.
+  [[nodiscard]] bool channel_key(mac& out) const noexcept {
+    return terms_.key != nullptr &&
+           detail::transcript_mac(*terms_.key, "tutti channel", hello_, claim_as_sent(), {}, out);
+  }
+
   /// Returns the maximal number of bytes to read before the next receive().
   [[nodiscard]] std::size_t wanted() const noexcept {
     return state_ == handshake_state::running ? expected_bytes() - received_ : 0;
@@ -102,7 +109,10 @@ class server_handshake {
     if (!terms_.any_job && !equal_in_constant_time(claim_.job.bytes, terms_.job.bytes)) return refuse(refusal::job);
     proven_ = true;
     theirs_ = {handshake_version, claim_.rank, claim_.world, claim_.generation, claim_.connections};
-    if (claim_.role != terms_.role) return refuse(refusal::role);
+    if (claim_.role != terms_.role) {
+      const bool from_store = claim_.role < connection_role::peer || terms_.role < connection_role::peer;
+      return refuse(from_store ? refusal::role : refusal::encryption);
+    }
     if (claim_.generation != terms_.generation) return refuse(refusal::generation);
     if (terms_.world != 0 && claim_.world != terms_.world) return refuse(refusal::world);
     if (claim_.rank >= claim_.world) return refuse(refusal::rank);

@@ -26,6 +26,7 @@ TEST_CASE("claims, verdicts and lists survive their encoding") {
   c.job = tutti::wire::job_id::of("j");
   c.links = 9;
   c.connections = 4;
+  c.encryption = 2;
   c.tuning = 0x123456789abcdef;
   c.start_time = ~std::uint64_t{0};
   CHECK(tutti::decode_claim(encode(c)) == c);

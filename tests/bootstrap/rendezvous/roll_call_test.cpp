@@ -192,6 +192,11 @@ TEST_CASE("every rank fails when the claims contradict each other") {
     claims[1].connections = 4;
     check_all_failed(call_all(claims), errc::rendezvous, {"rank 1 of 3", "connections to each peer", "4"});
   }
+  SUBCASE("encryption") {
+    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    claims[2].encryption = 2;
+    check_all_failed(call_all(claims), errc::rendezvous, {"rank 2 of 3", "TUTTI_ENCRYPTION"});
+  }
   SUBCASE("tables of algorithms") {
     for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
     claims[2].tuning = 5;

@@ -129,8 +129,10 @@ foreach(feature IN LISTS FEATURES)
   string(JSON dependencies ERROR_VARIABLE none GET "${manifest}" features ${feature} dependencies)
   if(dependencies MATCHES "\"openssl\"")
     foreach(folder IN ITEMS lib debug/lib)
-      file(WRITE "${CURRENT_INSTALLED_DIR}/${folder}/pkgconfig/libcrypto.pc"
-        "Name: libcrypto\nDescription: as the port openssl installs it\nVersion: 3.0.0\nLibs: -lcrypto\n")
+      foreach(library IN ITEMS ssl crypto)
+        file(WRITE "${CURRENT_INSTALLED_DIR}/${folder}/pkgconfig/lib${library}.pc"
+          "Name: lib${library}\nDescription: as the port openssl installs it\nVersion: 3.0.0\nLibs: -l${library}\n")
+      endforeach()
     endforeach()
   endif()
 endforeach()

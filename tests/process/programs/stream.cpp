@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/init.hpp>
-#include <tutti/bootstrap/openssl.hpp>
+#include <tutti/bootstrap/tls.hpp>
 
 #include "process/programs/options.hpp"
 

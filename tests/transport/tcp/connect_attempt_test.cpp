@@ -68,14 +68,14 @@ TEST_CASE("the connection is the peer's when the greeting is over, byte for byte
   std::optional<tutti::detail::tcp_acceptor::peer> peer;
   CHECK(strangers::finish(d, [&] {
           if (!peer) peer = h.look();
-          if (peer && peer->connection) CHECK(strangers::say(peer->connection, ""));
+          if (peer && peer->connection) CHECK(strangers::say(peer->connection.socket, ""));
         }) == state::ready);
   REQUIRE(peer);
-  CHECK(strangers::say(peer->connection, "first words"));
-  const auto mine = d.release();
+  CHECK(strangers::say(peer->connection.socket, "first words"));
+  const auto mine = d.release().socket;
   CHECK(strangers::hear(mine, 11) == drive::bytes_of("first words"));
   CHECK(strangers::say(mine, "answer"));
-  CHECK(strangers::hear(peer->connection, 6) == drive::bytes_of("answer"));
+  CHECK(strangers::hear(peer->connection.socket, 6) == drive::bytes_of("answer"));
 }
 
 }  // namespace

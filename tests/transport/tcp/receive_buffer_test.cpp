@@ -80,7 +80,7 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
     CHECK(notices == 2);
     CHECK(pieces == 2);
     CHECK(got == body);
-    CHECK_FALSE(s.fetch().filled);
+    CHECK_FALSE(s.fetch().more);
     CHECK(s.in.end() == receive_buffer::ending::none);
   }
 }
@@ -169,7 +169,7 @@ TEST_CASE("all is thrown away where nothing is wanted") {
   s.in.discard(s.near.native());
   CHECK(s.in.what() == head::nothing);
   CHECK(s.in.end() == receive_buffer::ending::none);
-  CHECK_FALSE(s.fetch().filled);
+  CHECK_FALSE(s.fetch().more);
 }
 
 }  // namespace

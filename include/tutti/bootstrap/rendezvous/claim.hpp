@@ -42,6 +42,7 @@ struct roll_call_claim {
   std::string cpus;               ///< mask of the CPUs that it may use, the first 1024
   std::uint32_t cpu_limit = 0;    ///< limit of its control group; 0: none
   std::uint32_t connections = 1;  ///< number of TCP connections to each peer, or `unknown`
+  std::uint32_t encryption = 0;   ///< encryption of TCP connections that it was told to use, or `unknown`
 
   /// Versions of the protocols between ranks, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
@@ -49,7 +50,7 @@ struct roll_call_claim {
   /// its error.
   static constexpr std::uint32_t unknown = ~std::uint32_t{0};
   static constexpr std::size_t longest_text = 255;
-  static constexpr std::size_t most_encoded_bytes = 144 + 4 * longest_text;
+  static constexpr std::size_t most_encoded_bytes = 148 + 4 * longest_text;
 
   /// Returns the claim of this process. A `domain` that is not empty replaces os::memory_domain().
   [[nodiscard]] static roll_call_claim of_this_process(int rank, int world_size, std::string domain = {}) {
@@ -101,7 +102,7 @@ inline std::string printable(std::string_view text) {
   w.u32(static_cast<std::uint32_t>(c.rank)).u32(static_cast<std::uint32_t>(c.world_size));
   w.u32(static_cast<std::uint32_t>(c.pid)).u64(c.start_time).u64(c.token).bytes(c.job.bytes).u32(c.links);
   w.text(c.host).text(c.memory_domain).text(c.job_name).text(c.cpus).u32(c.cpu_limit).u64(c.tuning);
-  w.u32(c.connections);
+  w.u32(c.connections).u32(c.encryption);
   out.resize(w.written().size());
   return out;
 }
@@ -129,6 +130,7 @@ inline std::string printable(std::string_view text) {
   c.cpu_limit = r.u32();
   c.tuning = r.u64();
   c.connections = r.u32();
+  c.encryption = r.u32();
   if (!r.ok() || magic != detail::claim_magic) return std::nullopt;
   return c;
 }
@@ -159,6 +161,10 @@ inline std::string printable(std::string_view text) {
   if (differ(a.connections, b.connections))
     return both + " were told to open different numbers of connections to each peer, " + std::to_string(a.connections) +
            " and " + std::to_string(b.connections) + "; set TUTTI_CONNECTIONS or init_options::connections alike";
+  if (differ(a.encryption, b.encryption))
+    return both +
+           " were told differently whether to encrypt their connections; set TUTTI_ENCRYPTION or "
+           "init_options::encryption alike";
   if (differ(a.tuning, b.tuning))
     return both +
            " were given different tables of algorithms, or only one of them was; set TUTTI_TUNING or "

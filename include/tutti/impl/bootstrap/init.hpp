@@ -36,6 +36,8 @@
 #include <tutti/core/log.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/resolve.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
+#include <tutti/wire/hmac.hpp>
 #include <tutti/wire/listen_policy.hpp>
 
 namespace tutti {
@@ -87,7 +89,8 @@ class joining {
     try {
       own.raise();
       connect(found);
-      found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), 0, secret_};
+      found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), 0, secret_,
+                   plan_.encryption == encryption_choice::tls && found.listener};
       found.options.connections = plan_.connections;
       auto link = std::move(found).make();
       call_.confirm();
@@ -120,6 +123,7 @@ class joining {
     if (needs.network) {
       if (plan_.where.kind == rendezvous_url::scheme::tcp && store_.is_host()) tell_address();
       if (!secret_) secret_ = source_.load(process_variable);
+      if (plan_.encryption == encryption_choice::tls) check_encryption();
       const auto asked = secret_                               ? wire::protection::secret
                          : plan_.network == exposure::insecure ? wire::protection::insecure
                                                                : wire::protection::none;
@@ -146,6 +150,15 @@ class joining {
       }));
     if (needs.memory && !offer)
       found.memory.emplace(shm_import(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
+  }
+
+  void check_encryption() const {
+    if (!secret_)
+      throw usage_error(describe(me_) +
+                        " is to encrypt its connections (TUTTI_ENCRYPTION or init_options::encryption is tls), but has "
+                        "no secret: give all ranks the same one, by TUTTI_SECRET_FILE or init_options::secret");
+    wire::require_hmac_provider();
+    require_secure_channels();
   }
 
   /// Returns true if the failure is this rank's own. One that another rank's failure has caused is reported in the
@@ -230,6 +243,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   me.job_name = plan.job.substr(0, roll_call_claim::longest_text);
   me.links = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.transport);
   me.connections = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.connections);
+  me.encryption = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.encryption);
   me.tuning = own ? roll_call_claim::unknown : tuning;
   roll_call_options how;
   how.until = who.until;
@@ -270,7 +284,8 @@ joined_world<Link> join_world(const init_options& options, process_count count, 
   own.noting([&] { return chosen_transport(options, process_variable); });
   own.noting([&] { return chosen_connections(options, process_variable); });
   own.noting([&] { return chosen_network(options, process_variable); });
-  for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS", "TUTTI_NETWORK"})
+  own.noting([&] { return chosen_encryption(options, process_variable); });
+  for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS", "TUTTI_NETWORK", "TUTTI_ENCRYPTION"})
     if (own) get.set(unread, std::nullopt);
   init_plan plan = plan_init(options, get, ::getuid());
   plan.vouched = plan.vouched || count == process_count::exact;

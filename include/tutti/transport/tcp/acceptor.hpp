@@ -14,6 +14,7 @@
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/wire/server_handshake.hpp>
 #include <tutti/wire/stranger_places.hpp>
 
@@ -29,7 +30,7 @@ class tcp_acceptor {
   /// Connection that has proved to be a peer's.
   struct peer {
     int rank = -1;
-    os::fd connection;
+    tcp_socket connection;
     int rail = 0;  ///< the rail that it belongs to
   };
 
@@ -48,7 +49,7 @@ class tcp_acceptor {
       const std::uint64_t source = os::remote_endpoint(next.socket.native()).host_number();
       const std::size_t at = free_place();
       place& p = places_[at];
-      p.connection = std::move(next.socket);
+      p.connection.socket = std::move(next.socket);
       p.until = now + patience_;
       p.source = source;
       p.handshake.emplace(terms_);
@@ -76,13 +77,15 @@ class tcp_acceptor {
   std::optional<peer> continue_handshake(std::size_t at) noexcept {
     if (at >= places_.size() || !places_[at].connection) return std::nullopt;
     place& p = places_[at];
-    const bool here = listen(p);
-    if (p.handshake->state() == wire::handshake_state::accepted && here) {
+    const bool here = p.connection.channel || listen(p);
+    const auto encrypted = here ? encrypt(p) : secure_channel::progress::closed;
+    if (encrypted == secure_channel::progress::waiting) return std::nullopt;
+    if (encrypted == secure_channel::progress::open) {
       peer g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection), p.handshake->claim().connection};
       clear(p);
       return g;
     }
-    if (!here || p.handshake->state() != wire::handshake_state::running) clear(p);
+    clear(p);
     return std::nullopt;
   }
 
@@ -102,7 +105,7 @@ class tcp_acceptor {
 
  private:
   struct place {
-    os::fd connection;
+    tcp_socket connection;
     std::optional<wire::server_handshake> handshake;
     deadline until{};
     std::uint64_t source = 0;
@@ -126,6 +129,17 @@ class tcp_acceptor {
     const os::io_result r = os::send_some(p.connection.native(), out);
     p.handshake->sent(r.bytes);
     return r.bytes == out.size();
+  }
+  /// Continues after listen(): returns `waiting` while one of the handshakes is not complete, `open` once the
+  /// connection is a peer's, encrypted if it has to be.
+  [[nodiscard]] secure_channel::progress encrypt(place& p) const noexcept {
+    using enum secure_channel::progress;
+    if (p.handshake->state() == wire::handshake_state::running) return waiting;
+    if (p.handshake->state() != wire::handshake_state::accepted) return closed;
+    if (terms_.role != wire::connection_role::encrypted_peer) return open;
+    if (!p.connection.channel && !make_channel(p.connection, secure_channel::side::acceptor, *p.handshake, terms_.job))
+      return closed;
+    return p.connection.channel->continue_handshake();
   }
   static bool has_shown_nothing(const place& p) noexcept { return !p.handshake->has_early_proof(); }
   /// Returns a free place, after closing a connection if need be.

@@ -9,6 +9,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/wire/client_handshake.hpp>
 
 namespace tutti::detail {
@@ -19,16 +20,20 @@ class tcp_connect_attempt {
   enum class state : std::uint8_t {
     connecting,
     greeting,  ///< connected; the peer may be busy for long before it answers
-    ready,     ///< release() returns the connection
+    ready,     ///< release() returns the connection, encrypted if the terms are an encrypted peer's
     refused,   ///< by the handshake: see handshake().why()
     hung_up,   ///< the peer closed during the handshake, as it does when this side is too slow
+    forged,    ///< bytes were changed on their way
     failed     ///< no connection: see error()
   };
 
   tcp_connect_attempt(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
-      : handshake_(terms), until_(until) {
+      : handshake_(terms),
+        encrypted_(terms.role == wire::connection_role::encrypted_peer),
+        job_(terms.job),
+        until_(until) {
     os::socket_result r = os::start_connect(where);
-    socket_ = std::move(r.socket);
+    socket_.socket = std::move(r.socket);
     error_ = r.error;
     if (!socket_) state_ = state::failed;
   }
@@ -55,13 +60,13 @@ class tcp_connect_attempt {
   [[nodiscard]] int socket() const noexcept { return socket_.native(); }
   [[nodiscard]] int error() const noexcept { return error_; }
   [[nodiscard]] const wire::client_handshake& handshake() const noexcept { return handshake_; }
-  [[nodiscard]] os::fd release() noexcept { return std::move(socket_); }
+  [[nodiscard]] tcp_socket release() noexcept { return std::move(socket_); }
 
  private:
   /// Does one step of the handshake; returns false if nothing can be done now.
   bool converse() noexcept {
     if (handshake_.state() == wire::handshake_state::accepted) {
-      state_ = state::ready;
+      state_ = encrypted_ ? encrypt() : state::ready;
       return false;
     }
     if (!handshake_.output().empty()) {
@@ -83,8 +88,28 @@ class tcp_connect_attempt {
     return r.bytes != 0;
   }
 
-  os::fd socket_;
+  [[nodiscard]] state encrypt() noexcept {
+    if (!socket_.channel && !make_channel(socket_, secure_channel::side::opener, handshake_, job_)) {
+      error_ = ENOMEM;
+      return state::failed;
+    }
+    switch (socket_.channel->continue_handshake()) {
+      case secure_channel::progress::waiting:
+        return state::greeting;
+      case secure_channel::progress::open:
+        return state::ready;
+      case secure_channel::progress::closed:
+        return state::hung_up;
+      case secure_channel::progress::forged:
+        break;
+    }
+    return state::forged;
+  }
+
+  tcp_socket socket_;
   wire::client_handshake handshake_;
+  bool encrypted_;
+  wire::job_id job_;
   deadline until_;
   int error_ = 0;
   state state_ = state::connecting;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <span>
 #include <utility>
@@ -16,6 +17,7 @@
 #include <tutti/os/socket_io.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp/receive_buffer.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/transport/tcp/sockets.hpp>
 
 namespace tutti::detail {
@@ -30,9 +32,10 @@ class tcp_connection {
   bool out_ended = false;  ///< nothing more can be written
 
   /// Takes over a connected socket. May throw bad_alloc.
-  void use(os::fd connection) {
+  void use(tcp_socket connection) {
     in.open();
-    socket = std::move(connection);
+    channel_ = std::move(connection.channel);
+    socket = std::move(connection.socket);
     finishing_ = out_ended = false;
   }
   [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
@@ -42,7 +45,7 @@ class tcp_connection {
   /// Returns the events that the poller should watch for.
   [[nodiscard]] os::interest wanted() const noexcept {
     if (!can_read()) return os::interest::none;
-    const bool write = can_write() && (full || !kept_.empty());
+    const bool write = can_write() && (full || keeps_some());
     if (!held) return write ? os::interest::read_write : os::interest::read;
     return write ? os::interest::write : os::interest::none;
   }
@@ -67,7 +70,7 @@ class tcp_connection {
   /// not.
   os::io_result write_whole(std::span<const std::byte> record) noexcept {
     if (!can_write() || finishing_) return {};
-    os::io_result r = kept_.empty() ? os::send_some(socket.native(), record) : os::io_result{};
+    os::io_result r = kept_.empty() ? send_one(record) : os::io_result{};
     if (r.closed) {
       out_ended = true;
       return r;
@@ -81,27 +84,41 @@ class tcp_connection {
     r.bytes = record.size();
     return r;
   }
-  [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty(); }
+  [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty() || (channel_ && channel_->keeps_some()); }
   /// Writes what was kept; called when there is room again.
   void flush() noexcept {
     full = false;
-    if (kept_.empty() || out_ended) return;
-    const os::io_result r = os::send_some(socket.native(), std::span<const std::byte>{kept_});
-    kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(r.bytes));
+    if (!keeps_some() || out_ended) return;
+    os::io_result r = channel_ ? channel_->flush() : os::io_result{};
+    if (!r.closed && !kept_.empty()) {
+      r = send_one(kept_);
+      kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(r.bytes));
+    }
     if (r.closed) out_ended = true;
     if (finishing_) finish_writing();
+  }
+
+  /// Receives what has arrived, see receive_buffer.
+  receive_buffer::received receive(std::span<std::byte> direct) noexcept {
+    return in.receive(socket.native(), direct, channel_.get());
+  }
+  /// Receives and drops what has arrived.
+  void discard() noexcept { in.discard(socket.native(), channel_.get()); }
+  void close() noexcept {
+    channel_.reset();
+    socket.reset();
   }
 
   /// Ends the direction to the peer; what was written is still delivered.
   void finish_writing() noexcept {
     finishing_ = true;
-    if (!socket || (!kept_.empty() && !out_ended)) return;
+    if (!socket || (keeps_some() && !out_ended)) return;
     out_ended = true;
     detail::finish_writing(socket.native());
   }
   /// Returns true if everything written has reached the peer's kernel, or nobody is there to take it.
   [[nodiscard]] bool delivered() const noexcept {
-    return !can_read() || ((kept_.empty() || out_ended) && is_delivered(socket.native()));
+    return !can_read() || ((!keeps_some() || out_ended) && is_delivered(socket.native()));
   }
 
  private:
@@ -111,7 +128,9 @@ class tcp_connection {
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
   // The kernel takes less time for one buffer than for a list, and copying a small message takes less than the
   // difference.
-  [[nodiscard]] os::io_result send(const parts& p, os::segment last = os::segment::now) const noexcept {
+  [[nodiscard]] os::io_result send(const parts& p, os::segment last) const noexcept {
+    if (channel_) [[unlikely]]
+      return encrypt(p, last);
     if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1], last);
     const std::size_t bytes = size_of(p);
     if (bytes > most_joined) {
@@ -119,15 +138,41 @@ class tcp_connection {
       return os::send_some(socket.native(), pieces);
     }
     std::array<std::byte, most_joined> whole;
-    std::byte* to = whole.data();
+    return os::send_some(socket.native(), join(p, whole), last);
+  }
+  [[nodiscard]] os::io_result send_one(std::span<const std::byte> bytes) const noexcept {
+    return channel_ ? channel_->write(bytes, os::segment::now) : os::send_some(socket.native(), bytes);
+  }
+  /// Writes the parts encrypted: the first bytes of all of them in one record, and what is left of each in others.
+  [[nodiscard]] os::io_result encrypt(const parts& p, os::segment last) const noexcept {
+    std::array<std::byte, most_joined> first;
+    const auto joined = join(p, first);
+    const std::size_t bytes = size_of(p);
+    os::io_result r = channel_->write(joined, bytes > joined.size() ? os::segment::when_full : last);
+    std::size_t before = 0;  // bytes of the parts before this one
     for (const auto& one : p) {
-      if (!one.empty()) std::memcpy(to, one.data(), one.size());
-      to += one.size();
+      if (r.error != 0 || r.closed) break;
+      const std::size_t written = r.bytes - (std::min)(r.bytes, before);
+      before += one.size();
+      if (written >= one.size()) continue;
+      const os::io_result more = channel_->write(one.subspan(written), last);
+      r = {r.bytes + more.bytes, more.error, more.closed};
     }
-    return os::send_some(socket.native(), std::span<const std::byte>{whole}.first(bytes), last);
+    return r;
+  }
+  /// Copies the first bytes of all parts, as many as there is room for.
+  static std::span<const std::byte> join(const parts& p, std::span<std::byte, most_joined> to) noexcept {
+    std::size_t n = 0;
+    for (const auto& one : p) {
+      const std::size_t some = (std::min)(one.size(), to.size() - n);
+      if (some != 0) std::memcpy(to.data() + n, one.data(), some);
+      n += some;
+    }
+    return to.first(n);
   }
 
-  std::vector<std::byte> kept_;  // what the socket had no room for of records that must be written whole
+  std::unique_ptr<secure_channel> channel_;  // null: nothing is encrypted
+  std::vector<std::byte> kept_;              // what the socket had no room for of records that must be written whole
   bool finishing_ = false;
   bool unpushed_ = false;  // the kernel keeps the end of what was written
   int records_ = 0;        // written since push()

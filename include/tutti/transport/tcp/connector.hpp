@@ -83,6 +83,10 @@ class tcp_connector {
         else
           c.redial = after(std::chrono::milliseconds{5} * (1 << (2 * c.dials)));
         break;
+      case tcp_connect_attempt::state::forged:
+        l.suspect(secure_channel::forgery, rail);
+        l.stream->fail({errc::auth_failed, 0, p, 0});
+        break;
       case tcp_connect_attempt::state::failed:
         l.suspect(c.dial->error(), rail);
         break;
@@ -128,7 +132,7 @@ class tcp_connector {
     --under_way_;
   }
   void connected(tcp_link& l, int p, int rail) noexcept {
-    os::fd s = call(p, rail).dial->release();
+    tcp_socket s = call(p, rail).dial->release();
     const bool for_data = l.stream->opened_here() == tcp_stream::role::data;
     for_data ? tune_data(s.native(), options_) : tune_control(s.native(), options_);
     poller_.watch(s.native(), for_data ? tcp_poller::source::data : tcp_poller::source::control,

@@ -55,10 +55,7 @@ class tcp_domain final : private tcp_stream::keeper {
         dialer_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
-    if (!job_.secret && listener_.protection() == wire::protection::secret)
-      throw usage_error("rank " + std::to_string(rank) + " listens on " + listener_.endpoint() +
-                        " for peers that prove the job's secret, but was given none");
-    if (job_.secret) wire::require_hmac_provider();
+    detail::check_secret(job_, listener_, rank);
     listener_.end_in_children();
     detail::tune_listener(listener_.native(), options_);
     poller_.add(listener_.native(), source::door);

@@ -88,7 +88,9 @@ struct tcp_link {
     if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
     std::string why;
     if (error != 0 && cause != errc::mismatch && cause != errc::aborted) {
-      why = ", connection" + number() + to + std::generic_category().message(error);
+      why = ", connection" + number() + to +
+            (error == secure_channel::forgery ? "bytes were changed on their way, or are not of that rank"
+                                              : std::generic_category().message(error));
       if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
     }
     const deadline now = clock::now(), last = stream->received() != received ? now : heard;

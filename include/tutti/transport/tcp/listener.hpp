@@ -6,6 +6,8 @@
 #include <tutti/core/error.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
+#include <tutti/transport/tcp/options.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/wire/listen_policy.hpp>
 
 namespace tutti {
@@ -46,5 +48,21 @@ class tcp_listener {
   os::fd socket_;
   std::string endpoint_;
 };
+
+namespace detail {
+
+/// Throws usage_error if the job of this rank lacks a secret that its listener asks for or that encryption takes,
+/// error{unsupported} if nothing computes HMACs or encrypts.
+inline void check_secret(const tcp_job& job, const tcp_listener& listener, int rank) {
+  const std::string who = "rank " + std::to_string(rank);
+  if (!job.secret && listener.protection() == wire::protection::secret)
+    throw usage_error(who + " listens on " + listener.endpoint() +
+                      " for peers that prove the job's secret, but was given none");
+  if (!job.secret && job.encrypted) throw usage_error(who + " is to encrypt its connections, but was given no secret");
+  if (job.secret) wire::require_hmac_provider();
+  if (job.encrypted) require_secure_channels();
+}
+
+}  // namespace detail
 
 }  // namespace tutti

@@ -15,13 +15,14 @@ struct tcp_job {
   wire::job_id id{};
   std::uint64_t generation = 0;          ///< number of this start of the job: ranks of another are refused
   std::optional<wire::secret> secret{};  ///< every connection has to prove it; none: only the id is compared
+  bool encrypted = false;                ///< connections are secure channels, with keys derived from the secret
 
   /// Returns the terms with which a connection to `target` begins; they point into this object.
   [[nodiscard]] wire::handshake_terms terms(int rank, int world, std::uint32_t target = wire::no_rank) const noexcept {
     wire::handshake_terms t;
     t.how = secret ? wire::proof::hmac : wire::proof::job_id;
     t.key = secret ? &*secret : nullptr;
-    t.role = wire::connection_role::peer;
+    t.role = encrypted ? wire::connection_role::encrypted_peer : wire::connection_role::peer;
     t.rank = static_cast<std::uint32_t>(rank);
     t.target = target;
     t.world = static_cast<std::uint32_t>(world);

@@ -14,6 +14,7 @@
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/tcp/control_message.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/transport/tcp/segment_header.hpp>
 
 namespace tutti::detail {
@@ -91,12 +92,13 @@ class receive_buffer {
   struct received {
     std::size_t bytes = 0;
     std::size_t direct = 0;  ///< of these, bytes of the segment that went into the caller's memory
-    bool filled = false;     ///< all room was used, so that more may be there
+    bool more = false;       ///< more may be there, as all room was used
     int error = 0;           ///< with which the connection has just ended; 0: none, or the peer closed it
   };
   /// Receives what has arrived: bytes of the current segment into `direct`, and what follows them into the buffer.
-  /// `direct` must be empty if bytes of the segment have been read ahead. Never blocks.
-  received receive(int socket, std::span<std::byte> direct) noexcept {
+  /// `direct` must be empty if bytes of the segment have been read ahead. Never blocks. `channel` decrypts what comes,
+  /// if it is not null.
+  received receive(int socket, std::span<std::byte> direct, secure_channel* channel = nullptr) noexcept {
     if (from_ != 0) {
       std::memmove(ahead_->bytes, ahead_->bytes + from_, to_ - from_);
       to_ -= std::exchange(from_, std::size_t{0});
@@ -105,20 +107,23 @@ class receive_buffer {
     const std::span<std::byte> room{ahead_->bytes + to_, ahead_bytes - to_};
     const std::array<iovec, 2> both{iovec{direct.data(), direct.size()}, iovec{room.data(), room.size()}};
     // The system call for one buffer is the cheaper one.
-    const os::io_result r = direct.empty() ? os::receive_some(socket, room) : os::receive_some(socket, both);
+    const os::io_result r = channel          ? channel->read(both)
+                            : direct.empty() ? os::receive_some(socket, room)
+                                             : os::receive_some(socket, both);
     const std::size_t mine = (std::min)(r.bytes, direct.size());
     to_ += r.bytes - mine;
     left_ -= mine;
     if (r.closed) end_ = r.error == 0 && left_ == 0 && from_ == to_ ? ending::closed : ending::cut;
-    return {r.bytes, mine, r.bytes == direct.size() + room.size(), r.closed ? r.error : 0};
+    const bool more = channel ? r.error == 0 && !r.closed : r.bytes == direct.size() + room.size();
+    return {r.bytes, mine, more, r.closed ? r.error : 0};
   }
 
   /// Receives and drops what arrives, a limited number of bytes for each call. A socket that is closed with bytes
   /// unread would reset the connection, and the peer would lose what it has not read yet.
-  void discard(int socket) noexcept {
+  void discard(int socket, secure_channel* channel = nullptr) noexcept {
     for (int i = 0; i < 128 && end_ == ending::none; ++i) {
       from_ = to_ = left_ = 0;
-      receive(socket, {});
+      receive(socket, {}, channel);
       if (to_ == 0) break;
     }
     from_ = to_ = left_ = 0;

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include <tutti/core/status.hpp>
-#include <tutti/os/fd.hpp>
 #include <tutti/transport/tcp/connection.hpp>
 #include <tutti/transport/tcp/control_message.hpp>
 #include <tutti/transport/tcp/receive_buffer.hpp>
+#include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/transport/tcp/segment_header.hpp>
 #include <tutti/transport/tcp/stripe.hpp>
 
@@ -99,7 +99,7 @@ class tcp_stream {
   [[nodiscard]] role opened_there() const noexcept { return lower_ ? role::control : role::data; }
 
   /// Takes over a connection of a rail, and writes the last word there if that was told before. May throw bad_alloc.
-  void use(os::fd connection, int rail, role r) {
+  void use(detail::tcp_socket connection, int rail, role r) {
     own(rail, r).use(std::move(connection));
     readable_ = true;
     if (r == role::control && last_) tell(*last_, rail);
@@ -150,8 +150,8 @@ class tcp_stream {
       if (const auto n = c.in.take_notice()) return n;
       if (c.in.end() == ending::spoilt) spoilt(rail, role::control);
       if (!c.can_read()) return std::nullopt;
-      const auto got = c.in.receive(c.socket.native(), {});
-      if (!c.can_read()) keeper_->broken(peer_, rail, got.error);
+      const auto got = c.receive({});
+      if (!c.can_read()) ended(rail, got.error);
       if (got.bytes == 0) return std::nullopt;
     }
   }
@@ -176,7 +176,7 @@ class tcp_stream {
   /// Drops what has arrived on the data connection of a rail.
   void discard(int rail = 0) noexcept {
     tcp_connection& c = data(rail);
-    if (c.can_read()) c.in.discard(c.socket.native());
+    if (c.can_read()) c.discard();
   }
   /// Writes nothing more, even on connections that come later, and holds none.
   void leave() noexcept {
@@ -195,8 +195,8 @@ class tcp_stream {
   }
   void close() noexcept {
     for (pair& t : rails_) {
-      t.data.socket.reset();
-      t.control.socket.reset();
+      t.data.close();
+      t.control.close();
     }
   }
 
@@ -267,11 +267,15 @@ class tcp_stream {
   /// Receives from the data connection of a rail, and tells the keeper if it has ended.
   receive_buffer::received fetch(int rail, std::span<std::byte> direct) noexcept {
     tcp_connection& c = data(rail);
-    const auto got = c.in.receive(c.socket.native(), direct);
-    if (rail == reading_) readable_ = got.filled;
-    if (!got.filled && std::exchange(c.held, false)) keeper_->watch(peer_, rail, role::data);
-    if (!c.can_read()) keeper_->broken(peer_, rail, got.error);
+    const auto got = c.receive(direct);
+    if (rail == reading_) readable_ = got.more;
+    if (!got.more && std::exchange(c.held, false)) keeper_->watch(peer_, rail, role::data);
+    if (!c.can_read()) ended(rail, got.error);
     return got;
+  }
+  void ended(int rail, int error) noexcept {
+    if (error == secure_channel::forgery) fail({errc::auth_failed, 0, peer_, 0});
+    keeper_->broken(peer_, rail, error);
   }
   void spoilt(int rail, role r) noexcept {
     own(rail, r).in.spoil();
