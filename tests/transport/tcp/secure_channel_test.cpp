@@ -135,7 +135,8 @@ TEST_CASE("secure channel: a byte that is changed on the way is wrong data in th
   CHECK(encrypted.said[0] != "well");
 }
 
-TEST_CASE("secure channel: a byte that is changed anywhere, once, gives an error or another connection, never wrong data") {
+TEST_CASE(
+    "secure channel: a byte that is changed anywhere, once, gives an error or another connection, never wrong data") {
   for (std::uint64_t where = 0; where < 1200; where += where < 160 ? 40 : where % 3 == 0 ? 17 : 31) {
     CAPTURE(where);
     bool done = false;
