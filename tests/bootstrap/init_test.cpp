@@ -170,6 +170,11 @@ TEST_CASE("only a Slurm step of several machines has a secret from rank 0") {
   one["SLURM_STEP_TASKS_PER_NODE"] = "2";
   one["SLURM_NODEID"] = "0";
   CHECK(plan(one).step_secret.empty());
+  variables by_hand = step;
+  by_hand.insert({{"SLURM_STEP_NUM_NODES", "2"}, {"TUTTI_RANK", "1"}, {"TUTTI_WORLD_SIZE", "2"}});
+  CHECK(plan(by_hand, at("file:///d/meet")).step_secret == "/d/.tutti-secret-7.0");
+  by_hand["SLURM_STEP_NUM_NODES"] = "1";
+  CHECK(plan(by_hand, at("file:///d/meet")).step_secret.empty());
   variables torchrun = step;
   for (const auto& [name, value] : variables{{"RANK", "1"},
                                              {"WORLD_SIZE", "2"},

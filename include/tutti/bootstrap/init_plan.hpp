@@ -9,6 +9,7 @@
 #include <tutti/bootstrap/init_environment.hpp>
 #include <tutti/bootstrap/launch/environment.hpp>
 #include <tutti/bootstrap/launch/inner_environment.hpp>
+#include <tutti/bootstrap/launch/slurm.hpp>
 #include <tutti/bootstrap/launch/step_secret.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
@@ -99,6 +100,15 @@ bool launcher_vouches(const variable_lookup auto& get, const launch& found, std:
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
+/// Returns true if the ranks are the tasks of a Slurm step on several machines, also where rank and size are given by
+/// hand from Slurm's.
+bool spread_by_slurm(const variable_lookup auto& get, const init_plan& plan) {
+  if (plan.by == launcher::slurm) return plan.local_size != plan.world_size;
+  const auto number = [&](const char* name) { return parse_decimal<int>(get(name).value_or("")); };
+  return plan.by == launcher::by_hand && slurm_step(get) && number("SLURM_STEP_NUM_NODES").value_or(1) > 1 &&
+         number("SLURM_PROCID") == plan.rank && number("SLURM_STEP_NUM_TASKS") == plan.world_size;
+}
+
 /// Reads an environment in which options have replaced variables, or surplus_rank() has replaced the rank; errors
 /// mention that.
 std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> surplus,
@@ -174,7 +184,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   plan.local_size = found->local_size;
   plan.job = found->job;
   plan.by = found->by;
-  if (plan.by == launcher::slurm && plan.local_size != plan.world_size) plan.step_secret = step_secret_path(given);
+  if (spread_by_slurm(given, plan)) plan.step_secret = step_secret_path(given);
   if (found->world_size == 1) return plan;
   plan.where = found->rendezvous;
   plan.source = given_place ? "init_options::rendezvous" : found->rendezvous_source;
