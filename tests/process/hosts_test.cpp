@@ -118,9 +118,7 @@ class delays {
 
 }  // namespace
 
-TEST_SUITE_BEGIN("ssh");
-
-TEST_CASE("hosts: the examples on two machines of two ranks") {
+TEST_CASE("hosts: the examples on two machines of two ranks" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const auto hello = run(machines, both + words{"--", example("01_hello")});
@@ -136,7 +134,8 @@ TEST_CASE("hosts: the examples on two machines of two ranks") {
   CHECK(machines.become_idle(10s));
 }
 
-TEST_CASE("hosts: a host file, the first machine elsewhere, one machine, fewer ranks than places") {
+TEST_CASE("hosts: a host file, the first machine elsewhere, one machine, fewer ranks than places" *
+          doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const temporary_directory folder;
@@ -157,7 +156,8 @@ TEST_CASE("hosts: a host file, the first machine elsewhere, one machine, fewer r
   CHECK_MESSAGE(contains(one.out, "[1 node1] rank 1 of 2"), one.out);
 }
 
-TEST_CASE("hosts: a rank has the folder, chosen variables and the secret, which no command line shows") {
+TEST_CASE("hosts: a rank has the folder, chosen variables and the secret, which no command line shows" *
+          doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const temporary_directory folder;
@@ -188,7 +188,7 @@ TEST_CASE("hosts: a rank has the folder, chosen variables and the secret, which 
   }
 }
 
-TEST_CASE("hosts: rank 0 reads stdin, whichever machine it is on") {
+TEST_CASE("hosts: rank 0 reads stdin, whichever machine it is on" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   for (const char* hosts : {"node0:1,node1:1", "node1:1,node0:1"}) {
@@ -203,7 +203,7 @@ TEST_CASE("hosts: rank 0 reads stdin, whichever machine it is on") {
   }
 }
 
-TEST_CASE("hosts: much output of all ranks is whole") {
+TEST_CASE("hosts: much output of all ranks is whole" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const auto all = run(machines, both + words{"--output", "plain"} + script("yes 0123456789abcdef | head -n 200000"));
@@ -211,7 +211,7 @@ TEST_CASE("hosts: much output of all ranks is whole") {
   CHECK(all.out.size() == 4U * 200000U * 17U);
 }
 
-TEST_CASE("hosts: when the reader of the output has left, the ranks hear of it") {
+TEST_CASE("hosts: when the reader of the output has left, the ranks hear of it" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   auto what = machines.launcher(0, both + words{"--settle", "60"} + script("exec yes"));
@@ -221,7 +221,8 @@ TEST_CASE("hosts: when the reader of the output has left, the ranks hear of it")
   CHECK(machines.become_idle(10s));
 }
 
-TEST_CASE("hosts: what the shell of a machine prints when it starts is not taken for messages") {
+TEST_CASE("hosts: what the shell of a machine prints when it starts is not taken for messages" *
+          doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const temporary_directory folder;
@@ -233,7 +234,8 @@ TEST_CASE("hosts: what the shell of a machine prints when it starts is not taken
   CHECK_MESSAGE(contains(all.out, "[3 node1] rank 3 of 4: "), all.out);
 }
 
-TEST_CASE("hosts: the exit code is that of the rank that failed first, which is named with its machine") {
+TEST_CASE("hosts: the exit code is that of the rank that failed first, which is named with its machine" *
+          doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const auto failed = run(machines, both + script("[ $RANK = 3 ] || exec sleep 1000; echo why >&2; exit 42"));
@@ -245,7 +247,7 @@ TEST_CASE("hosts: the exit code is that of the rank that failed first, which is 
   CHECK(machines.become_idle(10s));
 }
 
-TEST_CASE("hosts: what cannot be started says where and what to do") {
+TEST_CASE("hosts: what cannot be started says where and what to do" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   struct wrong {
@@ -274,7 +276,8 @@ TEST_CASE("hosts: what cannot be started says where and what to do") {
   }
 }
 
-TEST_CASE("hosts: SIGTERM and SIGINT reach the ranks of all machines, which have the time of --grace") {
+TEST_CASE("hosts: SIGTERM and SIGINT reach the ranks of all machines, which have the time of --grace" *
+          doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   for (const int number : {SIGTERM, SIGINT}) {
@@ -300,7 +303,7 @@ TEST_CASE("hosts: SIGTERM and SIGINT reach the ranks of all machines, which have
   CHECK(machines.become_idle(10s));
 }
 
-TEST_CASE("hosts: a rank that is killed is named with its machine, and nothing is left") {
+TEST_CASE("hosts: a rank that is killed is named with its machine, and nothing is left" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   delays noticed{"a rank is killed: the others end"}, reported{"a rank is killed: tutti-run ends"};
@@ -330,7 +333,7 @@ TEST_CASE("hosts: a rank that is killed is named with its machine, and nothing i
   }
 }
 
-TEST_CASE("hosts: a machine that is cut off is named, and nothing is left on it") {
+TEST_CASE("hosts: a machine that is cut off is named, and nothing is left on it" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   delays noticed{"a machine is cut off: the others end"}, reported{"a machine is cut off: tutti-run ends"},
@@ -375,7 +378,7 @@ TEST_CASE("hosts: a machine that is cut off is named, and nothing is left on it"
   }
 }
 
-TEST_CASE("hosts: when the launcher is killed, nothing is left on any machine") {
+TEST_CASE("hosts: when the launcher is killed, nothing is left on any machine" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   delays idle{"the launcher is killed: nothing runs any more"};
@@ -404,7 +407,8 @@ TEST_CASE("hosts: when the launcher is killed, nothing is left on any machine") 
   }
 }
 
-TEST_CASE("hosts: when a connection breaks, its machine is named, and nothing is left on any machine") {
+TEST_CASE("hosts: when a connection breaks, its machine is named, and nothing is left on any machine" *
+          doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   job running{machines.launcher(0, both + script("echo ready $RANK; exec sleep 1000"))};
@@ -424,7 +428,7 @@ TEST_CASE("hosts: when a connection breaks, its machine is named, and nothing is
   CHECK(machines.become_idle(15s));
 }
 
-TEST_CASE("hosts: once on each machine, with torchrun's words") {
+TEST_CASE("hosts: once on each machine, with torchrun's words" * doctest::test_suite("ssh")) {
   const ssh_machines machines;
   if (skipped(machines)) return;
   const temporary_directory folder;
@@ -453,5 +457,3 @@ TEST_CASE("hosts: once on each machine, with torchrun's words") {
   CHECK_MESSAGE(contains(done[0].out, "had been told of a failure of rank 3, on another machine"), done[0].out);
   CHECK(machines.become_idle(10s));
 }
-
-TEST_SUITE_END();

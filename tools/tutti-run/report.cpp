@@ -84,7 +84,8 @@ void describe_cause(std::string& lines, const job_summary& job, const output& sh
   else if (cause.blames >= 0 && static_cast<int>(job.ranks.size()) < job.world)
     lines += text("tutti-run: ", name, " had been told of a failure of rank ", cause.blames, ", on another machine\n");
   if (cause.lost.empty() && cause.code == CLD_KILLED && cause.status == SIGKILL)
-    lines += "tutti-run: nobody here sent that signal; if memory ran out, the kernel's log says so (dmesg)\n";
+    lines += text("tutti-run: nobody here sent that signal; if memory ran out, the kernel's log says so (dmesg",
+                  job.names.hosts.empty() ? "" : text(" on ", job.names.hosts[static_cast<std::size_t>(rank)]), ")\n");
   if (!shown.captures(rank)) return;
   const auto& tail = shown.tail(rank);
   lines += tail.empty() ? text("tutti-run: ", name, " wrote nothing to stderr\n")

@@ -189,7 +189,10 @@ void agent::prepare(machine_order order) try {
     ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
   }
   const rlimit files = reserve_resources(order_.given.ranks);
+  ::unsetenv("TUTTI_SECRET_FILE");  // one of another job's, where this is the launcher's machine
   const std::string secret = order_.secret.empty() ? std::string{} : here_.secret.make(order_.secret);
+  if (secret.empty() && !order_.secret.empty() && order_.part.world > order_.given.ranks)
+    throw failure(1, "cannot write the file of the job's secret in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm");
   ::explicit_bzero(order_.secret.data(), order_.secret.size());
   ends_.resize(static_cast<std::size_t>(order_.given.ranks));
   told_.resize(ends_.size());

@@ -20,7 +20,7 @@ inline constexpr std::string_view agent_banner = "\ntutti-run agent\n";
 /// the job is being ended. Both sides say something every `alive_every`.
 inline constexpr std::chrono::milliseconds alive_every{500};
 inline constexpr std::chrono::milliseconds silent_after{2000};
-inline constexpr std::chrono::milliseconds lost_after{10000};
+inline constexpr std::chrono::milliseconds lost_after{30000};
 
 /// Output that an agent may send before the launcher has passed it on, and input the other way.
 inline constexpr std::int64_t output_window = 1 << 20;
