@@ -18,7 +18,7 @@
 
 namespace tutti::os {
 
-/// The pages of this process that alias shared memory, of which a child made by fork() must have private copies, as of
+/// The pages of this process that alias shared memory. A child made by fork() must have private copies of them, as of
 /// all private memory. The child makes them before fork() returns there, and fork() returns in the parent once they are
 /// made, so that they show one moment of the calling thread. A child that a bare clone() makes shares the pages, and
 /// one of vfork() or posix_spawn() copies nothing. Any thread.
