@@ -47,28 +47,12 @@ def secret_in(folder):
     return {"TUTTI_SECRET_FILE": str(path)}
 
 
-class TuttiRun:
-    """Our own, on one machine."""
+class ByShell:
+    """A launcher that starts ranks on the other machine by ssh."""
 
     def __init__(self, machines, programs):
-        self.node1, _ = machines
-        self.tutti_run = programs.tutti_run
-
-    def one(self, words):
-        return self.node1.run([self.tutti_run, "-n", RANKS, "--", *words])
-
-    two = None
-
-    def more(self, programs):
-        pass
-
-
-class Mpirun:
-    """An mpirun that starts ranks on the other machine by ssh."""
-
-    def __init__(self, machines, programs):
-        self.node1, _ = machines
-        need(self.command[0])
+        self.machines = list(machines)
+        self.node1 = self.machines[0]
         self.secret = secret_in(machines.scratch)
         self.why_not_two = None
         try:
@@ -76,28 +60,60 @@ class Mpirun:
         except Skip as why:
             self.why_not_two = why
 
+    def need_ssh(self):
+        if self.why_not_two:
+            raise self.why_not_two
+
+
+class TuttiRun(ByShell):
+    def __init__(self, machines, programs):
+        super().__init__(machines, programs)
+        self.tutti_run = programs.tutti_run
+
+    def one(self, words):
+        return self.node1.run([self.tutti_run, "-n", RANKS, "--", *words])
+
+    def two(self, words):
+        self.need_ssh()
+        return self.node1.run([self.tutti_run, "--hosts", "node1:2,node2:2", "--", *words])
+
+    def more(self, programs):
+        """Once on each machine, as torchrun."""
+        place = ["--nproc-per-node", RANKS // 2, "--master-addr", "node1", "--master-port", PORT]
+        started = [m.start([self.tutti_run, "--nnodes", 2, "--node-rank", m.number - 1, *place, "--", programs.join],
+                           self.secret) for m in self.machines]  # fmt: skip
+        expect_ranks(all_of(started), 2)
+
+
+class Mpirun(ByShell):
+    place = {"MASTER_ADDR": "node1", "MASTER_PORT": PORT}
+
+    def __init__(self, machines, programs):
+        need(self.command[0])
+        super().__init__(machines, programs)
+
     def one(self, words):
         return self.node1.run([*self.command, "-n", RANKS, *words])
 
     def on_two(self, words, variables, status=0):
-        if self.why_not_two:
-            raise self.why_not_two
+        self.need_ssh()
         passed = [word for name, value in variables.items() for word in self.passes(name, value)]
         return self.node1.run([*self.command, *self.hosts, "-n", RANKS, *passed, *words], status=status)
 
     def two(self, words):
-        return self.on_two(words, {"MASTER_ADDR": "node1", "MASTER_PORT": PORT} | self.secret)
+        return self.on_two(words, self.place | self.secret)
 
     def more(self, programs):
-        said = self.on_two([programs.hello], {}, status=self.status_of_failure)
-        expect(said, "nothing says where the ranks meet", *self.advice)
+        """What is missing is an error that says how to give it, on every rank that mpirun lets say it."""
+        for given, missing in (({}, "MASTER_ADDR"), (self.place, "TUTTI_SECRET_FILE")):
+            said = self.on_two([programs.hello], given, status=1)
+            expect(said, " ".join(self.passes(missing, "")).strip(), count=self.heard)
 
 
 class OpenMpi(Mpirun):
     command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
     hosts = ["--host", "node1:2,node2:2"]
-    status_of_failure = 1
-    advice = ["mpirun -x MASTER_ADDR="]
+    heard = 1  # it ends the others when one has failed
 
     def passes(self, name, value):
         return ["-x", f"{name}={value}"]
@@ -106,8 +122,7 @@ class OpenMpi(Mpirun):
 class Mpich(Mpirun):
     command = ["mpiexec.hydra"]
     hosts = ["-hosts", "node1:2,node2:2"]
-    status_of_failure = 1
-    advice = ["mpiexec -genv MASTER_ADDR "]
+    heard = RANKS
 
     def passes(self, name, value):
         return ["-genv", name, value]
@@ -123,7 +138,8 @@ class Srun:
         return self.slurm.run(["srun", "-N1", f"-n{RANKS}", *words])
 
     def two(self, words):
-        return self.slurm.run(["srun", "-N2", "--ntasks-per-node=2", *words], self.secret)
+        """Rank 0 makes the secret of the step."""
+        return self.slurm.run(["srun", "-N2", "--ntasks-per-node=2", *words])
 
     def more(self, programs):
         self.uneven(programs)
@@ -138,7 +154,7 @@ class Srun:
 
     def inside_allocation(self, programs):
         """mpirun takes its machines from Slurm, which counts the daemons of mpirun as tasks."""
-        env = self.secret | {"MASTER_ADDR": "node1", "MASTER_PORT": PORT}
+        env = self.secret | Mpirun.place
         for mpirun in (OpenMpi.command, Mpich.command):
             if not shutil.which(mpirun[0]):
                 continue
@@ -197,23 +213,25 @@ class Torchrun:
              "--monitor_interval", "0.2", "--nnodes", nodes, "--node_rank", machine.number - 1,
              *place, "--nproc_per_node", per_node, *words], env)  # fmt: skip
 
-    def ended(self, agents):
-        for agent in agents:
-            if (status := agent.wait()) != 0:
-                raise Failed(f"{agent.shown}: ended with {status}\n" + "\n".join(a.output() for a in agents))
-        return "".join(a.output() for a in agents)
-
     def one(self, words):
-        return self.ended([self.agent(self.machines[0], 1, words)])
+        return all_of([self.agent(self.machines[0], 1, words)])
 
     def two(self, words):
-        return self.ended([self.agent(m, 2, words, self.secret) for m in self.machines])
+        return all_of([self.agent(m, 2, words, self.secret) for m in self.machines])
 
     def more(self, programs):
         """torchrun's own rendezvous, which says on which machine rank 0 is."""
         place = ["--rdzv_backend", "c10d", "--rdzv_endpoint", f"node1:{PORT}", "--rdzv_id", "job"]
         agents = [self.agent(m, 2, [programs.join], self.secret, place) for m in self.machines]
-        expect_ranks(self.ended(agents), 2)
+        expect_ranks(all_of(agents), 2)
+
+
+def all_of(started):
+    """Returns the output of commands that have to end well, in turn."""
+    for command in started:
+        if (status := command.wait()) != 0:
+            raise Failed(f"{command.shown}: ended with {status}\n" + "\n".join(c.output() for c in started))
+    return "".join(c.output() for c in started)
 
 
 def expect(text, *parts, count=1):
