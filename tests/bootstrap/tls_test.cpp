@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -72,7 +74,28 @@ std::vector<std::byte> pattern(std::size_t bytes) {
 
 constexpr tutti::wire::job_id job{};
 
+/// A connection of static storage duration, which begins after main(), as a world does that says goodbye there to a
+/// rank that it has never met.
+struct late {
+  std::optional<ends> sockets;
+  std::optional<tls_channel> a, b;
+  ~late() {
+    if (!a) return;
+    tutti::wire::mac some{};
+    if (!tutti::openssl_hmac(some, some, some)) std::abort();
+    if (meet(*a, *b) != std::pair{progress::open, progress::open}) std::abort();
+    if (passed(*a, *b, pattern(100)) != pattern(100)) std::abort();
+  }
+} late_connection;
+
 }  // namespace
+
+TEST_CASE("TLS: a connection works until the end of the process") {
+  late_connection.sockets.emplace();
+  late_connection.a.emplace(late_connection.sockets->a.native(), side::opener, key_of(1), job);
+  late_connection.b.emplace(late_connection.sockets->b.native(), side::acceptor, key_of(1), job);
+  CHECK(late_connection.a->continue_handshake() == progress::waiting);
+}
 
 TEST_CASE("TLS: what is written is read, of any length, both ways, over sockets with little room, by ever new keys") {
   const ends s;

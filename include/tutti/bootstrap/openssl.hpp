@@ -1,4 +1,5 @@
 #pragma once
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -24,7 +25,11 @@ inline bool openssl_hmac(std::span<const std::byte> key, std::span<const std::by
 
 namespace detail {
 struct openssl_registration {
-  openssl_registration() noexcept { wire::hmac_provider.store(&openssl_hmac); }
+  openssl_registration() noexcept {
+    // A world with static storage duration says goodbye after main(), when OpenSSL would have freed what that takes.
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+    wire::hmac_provider.store(&openssl_hmac);
+  }
 };
 inline const openssl_registration openssl_registered;
 }  // namespace detail
