@@ -16,6 +16,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/default.hpp>
 #include <tutti/backend/mapped_array.hpp>
+#include <tutti/backend/registration.hpp>
 #include <tutti/communicator/base.hpp>
 #include <tutti/communicator/distributing.hpp>
 #include <tutti/communicator/messaging.hpp>
@@ -25,6 +26,7 @@
 #include <tutti/communicator/scanning.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/buffer.hpp>
+#include <tutti/core/text.hpp>
 
 namespace tutti {
 
@@ -179,6 +181,35 @@ class communicator : public detail::communicator_calls<B> {
       const std::string why = "no memory for " + std::to_string(count) + " elements of " + std::to_string(sizeof(T)) +
                               " bytes; ask for fewer, or let the process have more (ulimit -v, the job's limit)";
       throw error{{errc::out_of_resources}, this->who("allocate").text(why)};
+    }
+  }
+
+  /// Registers memory that the caller already has, so that peers on this node map it where it lies, as they map memory
+  /// of allocate(): as ncclCommRegister and MPI_Win_create do. Not collective. Until the registration ends, collectives
+  /// on the memory, and on parts of it, stage nothing; it is used and freed as before. Content, mlock() and huge-page
+  /// advice are kept. Memory of less than some pages is accepted and not mapped (registration::registered()).
+  ///
+  /// It must be private memory of the heap, in no operation that is in flight, and no thread may write to it during the
+  /// call; end the registration before the memory is freed. fork() copies it for the child. Costs a copy, and twice the
+  /// memory for as long as that takes. Throws usage_error if it overlaps registered memory of any world, is shared, a
+  /// file, a stack or a device's, and error{out_of_resources}; nothing has changed then. docs/memory.md says more.
+  template <detail::writable_elements R>
+  registration register_buffer(R&& memory, std::source_location where = std::source_location::current())
+    requires(B::where == space::host)
+  {
+    this->core().engine().check_place("register_buffer");
+    const detail::call_context me = this->who("register_buffer");
+    const auto bytes = std::as_writable_bytes(std::span{memory});
+    try {
+      const std::string words =
+          "rank " + std::to_string(this->world_rank(this->rank())) + " (" + detail::file_and_line(where) + ")";
+      return this->core().backend().register_buffer(bytes, words);
+    } catch (const usage_error& e) {
+      me.refuse(e.what());
+    } catch (const error& e) {
+      throw error{e.cause(), me.text(e.what())};
+    } catch (const std::bad_alloc&) {
+      throw error{{errc::out_of_resources}, me.text("no memory to keep account of it")};
     }
   }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <tutti/algo/decision.hpp>
 #include <tutti/algo/mismatch/call_chain.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/backend/registration.hpp>
 #include <tutti/backend/world_view.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/args.hpp>
@@ -151,6 +153,9 @@ class composed {
   /// Allocates zeroed memory of this rank, which peers map if the transport can; freed with the last copy of the
   /// pointer, on any thread. Takes the engine's lock. Throws std::bad_alloc or error{out_of_resources}.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
+  /// Registers memory of the caller's, so that peers map it if the transport can. Takes the engine's lock. `words` name
+  /// the call in the error of another one. Throws usage_error, std::bad_alloc or error{out_of_resources}.
+  [[nodiscard]] registration register_buffer(std::span<std::byte> memory, std::string words) const;
 
  private:
   // The calls above use core_.get(), because a plain * of a unique_ptr would instantiate composed_core<T> to look for

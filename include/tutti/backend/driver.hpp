@@ -6,16 +6,21 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
+#include <string>
 #include <utility>
 
 #include <tutti/algo/selection/table.hpp>
 #include <tutti/algo/shm/group/retire_list.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/backend/registration.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/messaging/message_mismatch.hpp>
 #include <tutti/transport/messaging/tag.hpp>
+#include <tutti/transport/shm/registrations.hpp>
 
 namespace tutti {
 
@@ -211,6 +216,48 @@ std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, 
             auto guard = keep->home().lock();
             keep->deallocate(at);
           }};
+}
+
+/// Registered memory of a world, until the end of this object or of the world. Made by register_buffer().
+template <class Driver>
+struct held_registration {
+  std::weak_ptr<Driver> world;
+  shm_registration* memory = nullptr;
+
+  explicit held_registration(const std::shared_ptr<Driver>& with) noexcept : world(with) {}
+  held_registration(const held_registration&) = delete;
+  held_registration& operator=(const held_registration&) = delete;
+  /// Waits for the operations on the memory. Inside a user's reduction, which runs under the lock, and in a child made
+  /// by fork() it leaves the memory to the end of the world.
+  ~held_registration() {
+    const auto with = world.lock();
+    if (!memory || !with || with->home().inherited() || users_reduction::runs_here()) return;
+    const auto unused = [this] { return memory->uses.load(std::memory_order_acquire) == 0; };
+    for (;;) {
+      with->home().run_until(unused);
+      auto guard = with->home().lock();
+      if (!unused()) continue;
+      with->link().registrations()->remove(*memory);
+      return;
+    }
+  }
+};
+
+/// Registers memory with the transport of a world. Takes the engine's lock. `words` name the call in the error of
+/// another one. Throws usage_error, error or std::bad_alloc.
+template <class Driver>
+registration register_buffer(const std::shared_ptr<Driver>& with, std::span<std::byte> memory, std::string words) {
+  if constexpr (requires { with->link().registrations()->empty(); }) {
+    auto held = std::make_shared<held_registration<Driver>>(with);
+    auto guard = with->home().lock();
+    if (auto* const all = with->link().registrations()) held->memory = all->add(memory, std::move(words));
+    if (!held->memory) return {};
+    return registration{std::move(held)};
+  } else if constexpr (requires { with->link().locate(memory.data(), memory.size()); }) {
+    auto guard = with->home().lock();
+    return with->link().locate(memory.data(), memory.size()) ? registration{std::make_shared<char>()} : registration{};
+  }
+  return {};
 }
 
 }  // namespace detail

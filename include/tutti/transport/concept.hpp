@@ -87,4 +87,8 @@ concept mapped_transport =
       { l.forget(w) } noexcept;
     };
 
+/// Link whose ranks can map memory of the caller's, once it has been registered.
+template <class L>
+concept registering_transport = mapped_transport<L> && requires(L& l) { l.registrations()->empty(); };
+
 }  // namespace tutti

@@ -199,6 +199,10 @@ class host_transport : public mesh<host_stream> {
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     return shared_ ? shared_->heap().locate(p, bytes) : std::nullopt;
   }
+  /// Returns the memory of the caller's that the ranks of this node map; null if no other rank shares memory.
+  [[nodiscard]] shm_registrations* registrations() noexcept {
+    return shared_ && shared_->size() > 1 ? &shared_->registrations() : nullptr;
+  }
   /// Returns the address here of [where, where + bytes) in the heap of `peer`; null if that is not mapped.
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
     const int r = peer >= 0 && peer < size() ? local_[static_cast<std::size_t>(peer)] : -1;

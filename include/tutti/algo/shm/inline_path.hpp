@@ -46,6 +46,15 @@ progress begin_whole(const group_link<T>& link, shm_group& b, const all_reduce_a
 
 }  // namespace detail
 
+/// Returns true if the operands of a call have no external segments and need no preparation.
+template <class Args>
+bool is_plain(const Args& a) noexcept {
+  if constexpr (requires { a.apart; })
+    if (!a.apart.empty()) return false;
+  if constexpr (requires { a.op; }) return !a.op.prepare;
+  return true;
+}
+
 /// Returns true if begin() can take the call. It cannot take one after which all ranks choose a staging method, because
 /// that choice needs a coroutine. The ranks may get different answers, as their buffers may differ in being mapped;
 /// those that have begun continue in direct_all_reduce().

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -119,6 +120,10 @@ void composed<T>::end_split() noexcept {
 template <class T>
 std::shared_ptr<std::byte> composed<T>::allocate(std::size_t bytes) const {
   return detail::allocate_shared(shared_driver(), bytes);
+}
+template <class T>
+registration composed<T>::register_buffer(std::span<std::byte> memory, std::string words) const {
+  return detail::register_buffer(shared_driver(), memory, std::move(words));
 }
 
 }  // namespace tutti

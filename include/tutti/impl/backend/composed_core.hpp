@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,7 @@
 #include <tutti/algo/selection/table.hpp>
 #include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/inline_path.hpp>
+#include <tutti/algo/shm/registered_use.hpp>
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/backend/composed.hpp>
 #include <tutti/backend/driver.hpp>
@@ -84,7 +86,7 @@ class composed_core {
     algo::decision d;
     algo::shm_group& b = state_.shm_state;
     if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return d;
-    if (state_.sequence % 64 == 0 || !failure().ok() || !is_plain(a)) return d;
+    if (state_.sequence % 64 == 0 || !failure().ok() || !algo::is_plain(a)) return d;
     d.via = chosen(a);
     if (!is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return d;
     if (b.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit);
@@ -95,6 +97,8 @@ class composed_core {
   template <class Args>
   void start(const Args& a, op_state& s, algo::decision d) noexcept {
     if (d.via == algorithm::automatic) d.via = chosen(a);
+    if constexpr (registering_transport<T> && algo::registered_use::has_registrable<Args>)
+      if (shm_registrations* r = driver_->link().registrations(); r && !r->empty()) return start_on(*r, d, a, s);
     start_by(d, a, s);
   }
 
@@ -159,6 +163,16 @@ class composed_core {
   }
 
  private:
+  /// Starts an operation in a world with registered memory. What one round carries is staged in any case.
+  template <class Args>
+  [[gnu::noinline]] void start_on(shm_registrations& all, algo::decision d, Args a, op_state& s) noexcept try {
+    if (links() != algo::connectivity::messages && !d.is_begun() && !is_small(a, d)) use_.emplace(all, a, rank());
+    start_by(d, a, s);
+    use_.reset();
+  } catch (const std::bad_alloc&) {
+    s.complete({errc::out_of_resources});
+  }
+
   void start_by(algo::decision d, const barrier_args& a, op_state& s) noexcept {
     if (run_small(s, a, d)) return;
     state_.shm_state.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
@@ -210,8 +224,7 @@ class composed_core {
   void start_by(algo::decision d, const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start_by(d, algo::prepare_in_place(a), s);
-    if constexpr (requires { algo::is_small(a, 1); })
-      if (size() != 1 && is_plain(a) && run_small(s, a, d)) return;
+    if (size() != 1 && algo::is_plain(a) && run_small(s, a, d)) return;
     run_prepared(s, a, d);
   }
 
@@ -335,18 +348,12 @@ class composed_core {
     launch(s, [&] { return way(l, a); });
   }
 
-  /// Returns true if the operands have no external segments and need no preparation.
-  template <class Args>
-  static bool is_plain(const Args& a) noexcept {
-    if constexpr (requires { a.apart; })
-      if (!a.apart.empty()) return false;
-    if constexpr (requires { a.op; }) return !a.op.prepare;
-    return true;
-  }
   /// Returns true if one round in shared memory carries the call.
   template <class Args>
   [[nodiscard]] bool is_small(const Args& a, algo::decision d) const noexcept {
-    return links() == algo::connectivity::memory && algo::is_small(a, size()) && is_direct<Args>(d.via);
+    if constexpr (requires { algo::is_small(a, 1); })
+      return links() == algo::connectivity::memory && algo::is_small(a, size()) && is_direct<Args>(d.via);
+    return false;
   }
   template <class Args>
   static constexpr bool is_direct(algorithm via) noexcept {
@@ -356,7 +363,7 @@ class composed_core {
   /// Starts a collective by direct_small() if one round in shared memory carries it; else returns false.
   template <class Args>
   bool run_small(op_state& s, const Args& a, algo::decision d) noexcept {
-    if constexpr (mapped_transport<T>) {
+    if constexpr (mapped_transport<T> && requires { algo::is_small(a, 1); }) {
       if (!is_small(a, d)) return false;
       const group_link<T> l = enter(s, a, d);
       launch(s, [&] { return algo::direct_small<T>(l, state_.shm_state, a, d.so_far); });
@@ -379,7 +386,7 @@ class composed_core {
   void launch(op_state& s, Make make) noexcept {
     if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
     try {
-      routine work = make();
+      routine work = use_ && !use_->none() ? algo::with_registered(make(), std::move(*use_)) : make();
       driver_->enter(s);
       std::move(work).start(s);
       driver_->started();
@@ -390,6 +397,7 @@ class composed_core {
 
   std::shared_ptr<driver<T>> driver_;
   state state_;
+  std::optional<algo::registered_use> use_;  // of the call that is being started
 };
 
 }  // namespace tutti::detail

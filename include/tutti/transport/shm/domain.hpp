@@ -11,6 +11,7 @@
 #include <tutti/transport/shm/attachment.hpp>
 #include <tutti/transport/shm/doorbell.hpp>
 #include <tutti/transport/shm/heap.hpp>
+#include <tutti/transport/shm/registrations.hpp>
 
 namespace tutti {
 
@@ -24,6 +25,7 @@ class shm_domain {
         bell_(place_.area(), place_.local_rank(),
               tutti::ranks_per_core(who(rank())) <= 1 ? detail::fences::by_sleeper : detail::fences::by_ringer),
         heap_(place_.segment(), place_.heap(rank()), place_.layout().heap_offset(rank()), place_.layout().heap_bytes),
+        registrations_(place_.segment(), heap_, place_.heap(rank()), place_.layout().heap_offset(rank())),
         pid_(::getpid()) {
     auto bells = place_.take_bells();
     if (!bells.empty()) descriptor_ = bells[static_cast<std::size_t>(rank())].native();
@@ -41,6 +43,7 @@ class shm_domain {
   [[nodiscard]] detail::doorbell& bell() noexcept { return bell_; }
   [[nodiscard]] detail::shm_heap& heap() noexcept { return heap_; }
   [[nodiscard]] const detail::shm_heap& heap() const noexcept { return heap_; }
+  [[nodiscard]] shm_registrations& registrations() noexcept { return registrations_; }
 
   /// Returns the eventfd by which this rank is woken if it sleeps on descriptors; else -1.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
@@ -72,9 +75,10 @@ class shm_domain {
     area().fail(why);
     bell_.ring_all();
   }
-  /// Says goodbye and wakes all ranks; does nothing in a child made by fork().
+  /// Ends all registrations, says goodbye and wakes all ranks; does nothing in a child made by fork().
   void leave() noexcept {
     if (::getpid() != pid_) return;
+    registrations_.end_all();
     area().block(rank()).left.store(1, std::memory_order_release);
     bell_.ring_all();
   }
@@ -104,6 +108,7 @@ class shm_domain {
   shm_attachment place_;
   detail::doorbell bell_;
   detail::shm_heap heap_;
+  shm_registrations registrations_;
   ::pid_t pid_;
   int descriptor_ = -1;
 };

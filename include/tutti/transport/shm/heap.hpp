@@ -30,8 +30,18 @@ class shm_heap {
   /// Returns zeroed memory, aligned to 4096 bytes, whose pages are reserved now: touching it later cannot fault. Throws
   /// error{out_of_resources} if the machine, or this part of the segment, has no room left.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
+    const std::uint64_t zeroed_from = dirty_;
+    std::byte* const p = take(bytes);
+    const std::uint64_t at = position(p);
+    // Memory that was never handed out is zero already.
+    if (at < zeroed_from) std::memset(p, 0, (std::min)(whole_pages(bytes), zeroed_from - at));
+    return p;
+  }
+
+  /// Does the same, but the memory may hold what was freed before: for a caller that overwrites all of it.
+  [[nodiscard]] std::byte* take(std::size_t bytes) {
     if (bytes > bytes_) fail_full(bytes);
-    const std::uint64_t wanted = (std::max<std::uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    const std::uint64_t wanted = whole_pages(bytes);
     std::size_t i = 0;
     while (i < blocks_.size() && (blocks_[i].used || blocks_[i].bytes < wanted)) ++i;
     if (i == blocks_.size()) {
@@ -44,8 +54,6 @@ class shm_heap {
       blocks_[i] = {blocks_[i].at, wanted, true};
     }
     const std::uint64_t at = blocks_[i].at;
-    // Memory that was never handed out is zero already.
-    if (at < dirty_) std::memset(base_ + at, 0, (std::min)(wanted, dirty_ - at));
     dirty_ = (std::max)(dirty_, at + wanted);
     return base_ + at;
   }
@@ -60,13 +68,23 @@ class shm_heap {
     if (i + 1 == blocks_.size()) blocks_.pop_back();
   }
 
-  /// Returns the offset of [p, p + bytes) in this part, if all of it lies inside one allocation.
+  /// Returns the offset of [p, p + bytes) in this part, if all of it lies inside one allocation or one alias.
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     const std::uint64_t at = position(p);
     const std::size_t i = block_of(at);
-    if (i == blocks_.size() || !blocks_[i].used) return std::nullopt;
+    if (i == blocks_.size() || !blocks_[i].used) return aliases_.empty() ? std::nullopt : locate_alias(p, bytes);
     if (bytes > blocks_[i].at + blocks_[i].bytes - at) return std::nullopt;
     return at;
+  }
+
+  /// Lets locate() find [p, p + bytes), pages of this process that map this part at `memory`, which lies in an
+  /// allocation. Throws std::bad_alloc.
+  void add_alias(const void* p, std::size_t bytes, const std::byte* memory) {
+    const alias fresh{address(p), bytes, position(memory)};
+    aliases_.insert(std::upper_bound(aliases_.begin(), aliases_.end(), fresh.begin, starts_after), fresh);
+  }
+  void remove_alias(const void* p) noexcept {
+    std::erase_if(aliases_, [&](const alias& a) { return a.begin == address(p); });
   }
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
@@ -77,6 +95,11 @@ class shm_heap {
   struct block {
     std::uint64_t at, bytes;
     bool used;
+  };
+  struct alias {
+    std::uintptr_t begin;
+    std::size_t bytes;
+    std::uint64_t at;
   };
   static constexpr std::uint64_t least_step = 1U << 20, most_step = 64U << 20;
 
@@ -96,8 +119,21 @@ class shm_heap {
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
 
-  [[nodiscard]] std::uint64_t position(const void* p) const noexcept {
-    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_);
+  [[nodiscard]] std::uint64_t position(const void* p) const noexcept { return address(p) - address(base_); }
+  static std::uintptr_t address(const void* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
+  static std::uint64_t whole_pages(std::size_t bytes) noexcept {
+    return (std::max<std::uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  }
+
+  static bool starts_after(std::uintptr_t p, const alias& a) noexcept { return p < a.begin; }
+  [[nodiscard, gnu::noinline]] std::optional<std::uint64_t> locate_alias(const void* p,
+                                                                         std::size_t bytes) const noexcept {
+    const auto next = std::upper_bound(aliases_.begin(), aliases_.end(), address(p), starts_after);
+    if (next == aliases_.begin()) return std::nullopt;
+    const alias& a = *(next - 1);
+    const std::uint64_t inside = address(p) - a.begin;
+    if (inside >= a.bytes || bytes > a.bytes - inside) return std::nullopt;
+    return a.at + inside;
   }
 
   /// Reserves pages up to `end`, and some in advance if there is room, because each reservation costs system calls.
@@ -132,6 +168,7 @@ class shm_heap {
   std::uint64_t offset_, bytes_;
   std::uint64_t dirty_ = 0;     // pages from here on were never handed out
   std::uint64_t reserved_ = 0;  // pages up to here are reserved
+  std::vector<alias> aliases_;  // by address
   std::vector<block> blocks_;   // without gaps, by position; the last one is used, and no two free ones are neighbours
 };
 

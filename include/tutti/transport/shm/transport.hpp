@@ -76,6 +76,8 @@ class shm_transport : public mesh<ring_stream> {
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     return domain_.heap().locate(p, bytes);
   }
+  /// Returns the memory of the caller's that every rank maps.
+  [[nodiscard]] shm_registrations* registrations() noexcept { return &domain_.registrations(); }
   /// Returns the address here of [where, where + bytes) in the heap of `peer`; null if that leaves the heap. Only the
   /// peer knows whether it is allocated.
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
