@@ -12,7 +12,7 @@
 namespace bench {
 namespace {
 
-/// A buffer of `count` elements, in memory from communicator::allocate or in ordinary memory.
+/// A buffer of `count` elements: in ordinary memory, in such that is registered, or from communicator::allocate.
 template <class T>
 class buffer {
  public:
@@ -23,6 +23,7 @@ class buffer {
     } else {
       own_.resize(count);
       all_ = own_;
+      if (o.registration == 1) registered_ = world.register_buffer(own_);
     }
   }
   [[nodiscard]] std::span<T> first(std::size_t count) const { return all_.first(count); }
@@ -30,6 +31,7 @@ class buffer {
  private:
   tutti::mapped_array<T> shared_;
   std::vector<T> own_;
+  tutti::registration registered_;
   std::span<T> all_;
 };
 

@@ -100,8 +100,9 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       ->check(CLI::IsMember(algorithms))
       ->capture_default_str();
   app.add_option("-R,--local_register", o.registration,
-                 "2: symmetric memory, world.allocate, which ranks of a machine share; 0: ordinary")
-      ->check(CLI::IsMember({0, 2}))
+                 "2: symmetric memory, world.allocate, which ranks of a machine share; 1: ordinary memory, "
+                 "world.register_buffer; 0: ordinary")
+      ->check(CLI::IsMember({0, 1, 2}))
       ->capture_default_str();
   app.add_option("--machines", o.machines,
                  "under tutti-run, ranks of one machine act as those of so many, in turns: TCP between, memory inside")

@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include <tutti/os/aliased_pages.hpp>
 #include <tutti/os/memory.hpp>
 #include <tutti/os/memory_areas.hpp>
+#include <tutti/os/memory_policy.hpp>
 #include <tutti/os/shm_segment.hpp>
 
 namespace {
@@ -203,6 +206,27 @@ TEST_CASE("aliased pages: locked memory stays locked, and advice and protection 
   CHECK_FALSE(flags(6, "rd"));
   REQUIRE(::mprotect(mine.at(), mine.bytes(), PROT_READ) == 0);
   CHECK(mine.keep_their_numbers());
+}
+
+TEST_CASE("aliased pages: the policy of mbind() is kept, and the segment loses it at the end") {
+  world w;
+  const pages mine{8}, other{8};
+  const unsigned long first_node = 1;
+  if (::syscall(SYS_mbind, mine.at(), 4 * page_bytes(), MPOL_BIND, &first_node, 8, 0) != 0) return;  // no policies
+  const auto is_bound = [](const std::byte* p) { return !tutti::os::memory_policy::of(p).is_default(); };
+  const std::size_t maps = lines_of_maps();
+  auto alias = w.alias(mine);
+  CHECK(is_bound(mine.at() + 3 * page_bytes()));
+  CHECK_FALSE(is_bound(mine.at() + 4 * page_bytes()));
+  CHECK(lines_of_maps() <= maps + 1);
+  CHECK(mine.keep_their_numbers());
+  REQUIRE(alias.end());
+  CHECK(is_bound(mine.at() + 3 * page_bytes()));
+  CHECK_FALSE(is_bound(mine.at() + 4 * page_bytes()));
+  CHECK(mine.keep_their_numbers());
+  auto later = w.alias(other);
+  CHECK_FALSE(is_bound(other.at()));
+  CHECK_FALSE(is_bound(w.image()));
 }
 
 TEST_CASE("aliased pages: without memory for a private copy they stay, and end later") {

@@ -14,6 +14,7 @@
 #include <tutti/os/forked_pages.hpp>
 #include <tutti/os/memory.hpp>
 #include <tutti/os/memory_areas.hpp>
+#include <tutti/os/memory_policy.hpp>
 #include <tutti/os/private_pages.hpp>
 #include <tutti/os/shm_segment.hpp>
 #include <tutti/os/throw_errno.hpp>
@@ -21,22 +22,25 @@
 namespace tutti::os {
 
 /// Whole pages of this process's private memory that have been replaced, at their addresses, by pages of a shared
-/// segment. Stays at its address. Content, protection, mlock() and MADV_HUGEPAGE are kept, both ways. No other thread
-/// may write to the pages while the constructor or end() runs. In a child made by fork() they are private copies.
+/// segment. Stays at its address. Content, protection, mlock(), MADV_HUGEPAGE and mbind() are kept, both ways. No other
+/// thread may write to the pages while the constructor or end() runs. In a child made by fork() they are private
+/// copies.
 class aliased_pages {
  public:
   /// Copies [first, first + bytes) to `image`, which maps `segment` at `offset`, and maps that part of the segment over
   /// them. `areas` are their mappings by areas_in(): private, anonymous and writable. The segment outlives this object.
   /// Throws error{out_of_resources} or {system}; the pages are then as before.
   aliased_pages(const shm_segment& segment, std::uint64_t offset, std::byte* image, std::byte* first, std::size_t bytes,
-                std::vector<memory_area> areas)
-      : segment_(&segment), offset_(offset), bytes_(bytes), areas_(std::move(areas)) {
+                const std::vector<memory_area>& areas)
+      : segment_(&segment), offset_(offset), bytes_(bytes) {
     // The kernel's name of the segment, which is not what fstat() says for every file system.
     const auto there = reinterpret_cast<std::uintptr_t>(image), start = reinterpret_cast<std::uintptr_t>(first);
     const auto of_image = areas_that([&](const memory_area& a) { return a.begin <= there && there < a.end; });
     if (of_image.empty()) throw_errno(ENOENT, "cannot find shared memory in /proc/self/maps");
-    device_ = of_image.front().device;
-    inode_ = of_image.front().inode;
+    all_ = of_image.front();
+    for (const memory_area& a : areas)
+      traits_.push_back({a.begin - start + offset, a.end - start + offset, a.has("hg"), a.has("lo"),
+                         memory_policy::of(reinterpret_cast<const void*>(a.begin))});
     fork_entry_ = {this, [](const void* self) { return static_cast<const aliased_pages*>(self)->pieces(); }};
     forked_pages::add(fork_entry_);
     const forked_pages::excluded no_fork;  // nothing below throws but for the refusal of mmap()
@@ -46,11 +50,7 @@ class aliased_pages {
       forked_pages::remove(fork_entry_);
       throw_errno(why, "cannot map " + format_bytes(bytes) + " of shared memory over pages of this process");
     }
-    for (memory_area& a : areas_) {
-      restore_flags(a, reinterpret_cast<std::byte*>(a.begin), a.bytes());
-      a.begin = a.begin - start + offset;  // from here on, positions in the segment: the user may move the pages
-      a.end = a.end - start + offset;
-    }
+    restore_traits(first, offset, bytes);
   }
   aliased_pages(const aliased_pages&) = delete;
   aliased_pages& operator=(const aliased_pages&) = delete;
@@ -67,12 +67,14 @@ class aliased_pages {
     if (ended_) return true;
     const forked_pages::excluded no_fork;
     for (const private_piece& p : pieces()) {
-      if (available_memory() < p.bytes || !detail::make_private(p)) return false;
-      for (const memory_area& a : areas_) {
-        const std::uint64_t begin = (std::max<std::uint64_t>)(a.begin, p.offset);
-        const std::uint64_t stop = (std::min<std::uint64_t>)(a.end, p.offset + p.bytes);
-        if (begin < stop) restore_flags(a, p.at + (begin - p.offset), stop - begin);
-      }
+      if (available_memory() < p.bytes) return false;
+      // In shared memory a policy is the segment's, not the mapping's, and would stay for what lies there next.
+      for_each_trait(p.at, p.offset, p.bytes, [](const traits& t, std::byte* at, std::size_t n) {
+        if (!t.policy.is_default()) memory_policy{}.apply(at, n);
+      });
+      const bool done = detail::make_private(p);
+      restore_traits(p.at, p.offset, p.bytes);
+      if (!done) return false;
     }
     forked_pages::remove(fork_entry_);
     return ended_ = true;
@@ -91,11 +93,12 @@ class aliased_pages {
     errno = why;
     return false;
   }
-  /// Returns the mappings of this part of the segment that lie inside of it, which those of the whole segment do not.
+  /// Returns the mappings of this part of the segment, but for what maps all of it.
   [[nodiscard]] std::vector<private_piece> pieces() const {
     std::vector<private_piece> found;
     for (const memory_area& a : areas_that([this](const memory_area& m) {
-           return m.inode == inode_ && m.device == device_ && m.offset >= offset_ &&
+           const bool is_all = all_.begin <= m.begin && m.end <= all_.end;
+           return !is_all && m.inode == all_.inode && m.device == all_.device && m.offset >= offset_ &&
                   m.offset + m.bytes() <= offset_ + bytes_;
          })) {
       const int protection = (a.permissions[0] == 'r' ? PROT_READ : 0) | (a.permissions[1] == 'w' ? PROT_WRITE : 0) |
@@ -104,19 +107,35 @@ class aliased_pages {
     }
     return found;
   }
-  static void restore_flags(const memory_area& like, std::byte* at, std::size_t bytes) noexcept {
+  /// What the pages of a part of the segment had before.
+  struct traits {
+    std::uint64_t begin, end;  // in the segment: the user may move the pages
+    bool huge, locked;
+    memory_policy policy;
+  };
+  /// Calls `use(traits, address, bytes)` for each of [at, at + bytes), which maps the segment at `offset`.
+  template <class Use>
+  void for_each_trait(std::byte* at, std::uint64_t offset, std::size_t bytes, Use use) const noexcept {
+    for (const traits& t : traits_) {
+      const std::uint64_t begin = (std::max)(t.begin, offset), stop = (std::min)(t.end, offset + bytes);
+      if (begin < stop) use(t, at + (begin - offset), stop - begin);
+    }
+  }
+  void restore_traits(std::byte* at, std::uint64_t offset, std::size_t bytes) const noexcept {
     const int saved = errno;
-    if (like.has("hg")) ::madvise(at, bytes, MADV_HUGEPAGE);
-    if (like.has("lo")) ::mlock(at, bytes);
+    for_each_trait(at, offset, bytes, [](const traits& t, std::byte* p, std::size_t n) {
+      if (!t.policy.is_default()) t.policy.apply(p, n);
+      if (t.huge) ::madvise(p, n, MADV_HUGEPAGE);
+      if (t.locked) ::mlock(p, n);
+    });
     errno = saved;
   }
 
   const shm_segment* segment_;
   std::uint64_t offset_;
   std::size_t bytes_;
-  std::vector<memory_area> areas_;
-  std::string device_;
-  std::uint64_t inode_ = 0;
+  memory_area all_;  // of the whole segment
+  std::vector<traits> traits_;
   forked_pages::entry fork_entry_;
   bool ended_ = false;
 };

@@ -163,7 +163,7 @@ class composed_core {
   }
 
  private:
-  /// Starts an operation in a world with registered memory. What one round carries is staged in any case.
+  /// Starts an operation in a world with registered memory. Small calls are staged in any case.
   template <class Args>
   [[gnu::noinline]] void start_on(shm_registrations& all, algo::decision d, Args a, op_state& s) noexcept try {
     if (links() != algo::connectivity::messages && !d.is_begun() && !is_small(a, d)) use_.emplace(all, a, rank());

@@ -109,7 +109,7 @@ class shm_registrations {
     const auto place = all_.end();
     auto made = place;
     try {
-      std::vector<os::memory_area> areas = os::areas_in(first, last);
+      const std::vector<os::memory_area> areas = os::areas_in(first, last);
       if (const std::string why = os::why_not_registrable(areas, first, last); !why.empty()) throw usage_error{why};
       made = all_.try_emplace(begin).first;
       shm_registration& r = made->second;
@@ -124,7 +124,7 @@ class shm_registrations {
       std::byte* const image = r.image_of(r.whole.data());
       heap_->add_alias(r.whole.data(), r.whole.size(), image);
       r.pages = std::make_unique<os::aliased_pages>(*segment_, offset_ + static_cast<std::uint64_t>(image - base_),
-                                                    image, r.whole.data(), r.whole.size(), std::move(areas));
+                                                    image, r.whole.data(), r.whole.size(), areas);
       return &r;
     } catch (...) {
       detail::registered_ranges::remove(memory);
