@@ -107,7 +107,7 @@ class aliased_pages {
     }
     return found;
   }
-  /// What the pages of a part of the segment had before.
+  /// Properties of the pages that a part of the segment replaces.
   struct traits {
     std::uint64_t begin, end;  // in the segment: the user may move the pages
     bool huge, locked;

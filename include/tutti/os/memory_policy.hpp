@@ -12,7 +12,7 @@
 
 namespace tutti::os {
 
-/// NUMA policy of pages, as mbind() sets it. Where the kernel has none, or forbids to ask, it is the default one.
+/// NUMA policy of pages, as mbind() sets it. It is the default one if the kernel has none, or forbids to ask.
 class memory_policy {
  public:
   memory_policy() noexcept = default;

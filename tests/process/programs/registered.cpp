@@ -46,7 +46,7 @@ bool is_shared(const void* p) {
 /// Arrays with the values that they must have. A collective on some elements must leave all others alone.
 class arrays {
  public:
-  arrays(world_type& w, std::size_t count, std::size_t elements) : world_(w), real_(count), model_(count) {
+  arrays(std::size_t count, std::size_t elements) : real_(count), model_(count) {
     for (std::size_t i = 0; i < count; ++i) {
       real_[i].resize(elements);
       for (std::size_t k = 0; k < elements; ++k) real_[i][k] = static_cast<float>(k % 1000);
@@ -92,7 +92,6 @@ class arrays {
   }
 
  private:
-  world_type& world_;
   std::vector<std::vector<float>> real_, model_;
 };
 
@@ -226,7 +225,7 @@ std::size_t some_length(std::mt19937_64& random, std::size_t most) {
 void fuzz(world_type& w, unsigned seed, int rounds) {
   std::mt19937_64 common{seed}, own{seed * 1000 + static_cast<unsigned>(w.rank())};
   const std::size_t elements = 400000;
-  arrays all{w, 4, elements};
+  arrays all{4, elements};
   std::map<std::size_t, std::vector<tutti::registration>> held;
   const auto toggle = [&] {
     const std::size_t i = own() % all.size();
@@ -267,7 +266,7 @@ void fuzz(world_type& w, unsigned seed, int rounds) {
 /// Every collective, on all, on parts and beside the registered memory, where some ranks or all have registered.
 void every_collective(world_type& w, const std::function<bool(int)>& registers) {
   const std::size_t elements = 300001;
-  arrays all{w, 2, elements};
+  arrays all{2, elements};
   std::vector<tutti::registration> held;
   if (registers(w.rank()))
     for (std::size_t i = 0; i < 2; ++i) held.push_back(w.register_buffer(all[i]));
@@ -285,7 +284,7 @@ void every_collective(world_type& w, const std::function<bool(int)>& registers) 
 
 /// The elements that follow `first`, which is a page's begin, are one page's.
 void whole_array(world_type& w) {
-  arrays all{w, 1, 1 << 20};
+  arrays all{1, 1 << 20};
   const auto mine = w.register_buffer(all[0]);
   check(mine.registered() && is_shared(all[0].data() + 5000), "not registered");
   collective(w, all, 0, all[0].size(), 5, [&](std::size_t count) { return all.at(0, 0, count); });

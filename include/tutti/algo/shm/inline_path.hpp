@@ -7,6 +7,7 @@
 #include <tutti/algo/shm/all_reduce.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/group.hpp>
+#include <tutti/algo/shm/registered_use.hpp>
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -21,10 +22,10 @@ namespace detail {
 /// Returns true for an all_reduce of one chunk whose buffers are not mapped by the other ranks. Its operand can be
 /// staged together with the buffer descriptor that says so.
 template <mapped_transport T>
-bool is_whole(const T& link, const all_reduce_args& a, int ranks) noexcept {
+bool is_whole(T& link, const all_reduce_args& a, int ranks) noexcept {
   const std::size_t bytes = a.out.bytes(), element = a.out.element_bytes;
   return bytes <= one_shot_chunk(element) * element && one_shot_pays(bytes, ranks) &&
-         (!link.locate(a.in.data, bytes) || !link.locate(a.out.data, bytes));
+         (!link.locate(a.in.data, bytes) || !link.locate(a.out.data, bytes)) && !is_registered(link, a);
 }
 
 /// Does what begin_small() does, for a call for which is_whole() is true.
@@ -54,12 +55,18 @@ bool is_plain(const Args& a) noexcept {
   if constexpr (requires { a.op; }) return !a.op.prepare;
   return true;
 }
+/// Returns true if a collective runs by shared memory with this algorithm.
+template <class Args>
+constexpr bool is_direct(algorithm via) noexcept {
+  if constexpr (requires(const Args& a) { a.via; }) return via == algorithm::direct;
+  return true;
+}
 
 /// Returns true if begin() can take the call. It cannot take one after which all ranks choose a staging method, because
 /// that choice needs a coroutine. The ranks may get different answers, as their buffers may differ in being mapped;
 /// those that have begun continue in direct_all_reduce().
 template <mapped_transport T, class Args>
-bool may_begin(const T& link, const shm_group& b, const Args& a, int rank, int ranks) noexcept {
+bool may_begin(T& link, const shm_group& b, const Args& a, int rank, int ranks) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
     if (!is_unmapped(a)) return detail::is_whole(link, a, ranks) && !b.timer().is_due(a.out.bytes());
   return is_small(a, ranks) && !b.timer().is_due(detail::exchange_of(a, rank, ranks).bytes);

@@ -11,6 +11,7 @@
 
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
 #include <tutti/transport/shm/registrations.hpp>
 
 namespace tutti::algo {
@@ -127,6 +128,20 @@ class registered_use {
   std::vector<std::span<std::byte>> list_;
   bool ragged_ = false, crosses_ = false;
 };
+
+/// Returns true if a buffer of the call shares a byte with registered memory.
+template <mapped_transport T>
+bool is_registered([[maybe_unused]] T& link, [[maybe_unused]] const all_reduce_args& a) noexcept {
+  if constexpr (registering_transport<T>)
+    if (shm_registrations* all = link.registrations(); all && !all->empty()) {
+      bool any = false;
+      const auto found = [&any](const shm_registration&) { any = true; };
+      all->for_each_touched(a.in.data, a.in.bytes(), found);
+      all->for_each_touched(a.out.data, a.out.bytes(), found);
+      return any;
+    }
+  return false;
+}
 
 /// Runs `work`, an operation on registered memory.
 inline routine with_registered(routine work, registered_use use) {

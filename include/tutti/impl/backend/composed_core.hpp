@@ -88,7 +88,7 @@ class composed_core {
     if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return d;
     if (state_.sequence % 64 == 0 || !failure().ok() || !algo::is_plain(a)) return d;
     d.via = chosen(a);
-    if (!is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return d;
+    if (!algo::is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return d;
     if (b.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit);
     return d;
   }
@@ -352,13 +352,8 @@ class composed_core {
   template <class Args>
   [[nodiscard]] bool is_small(const Args& a, algo::decision d) const noexcept {
     if constexpr (requires { algo::is_small(a, 1); })
-      return links() == algo::connectivity::memory && algo::is_small(a, size()) && is_direct<Args>(d.via);
+      return links() == algo::connectivity::memory && algo::is_small(a, size()) && algo::is_direct<Args>(d.via);
     return false;
-  }
-  template <class Args>
-  static constexpr bool is_direct(algorithm via) noexcept {
-    if constexpr (requires(const Args& a) { a.via; }) return via == algorithm::direct;
-    return true;
   }
   /// Starts a collective by direct_small() if one round in shared memory carries it; else returns false.
   template <class Args>
