@@ -25,7 +25,7 @@ FLOORS = {
     "config.hpp": -1, "version.hpp": -1,
     "core": 0,
     "async": 1, "os": 1, "wire": 1,
-    "store": 2, "transport": 2,
+    "store": 2, "transport": 2, "watch": 2,
     "algo": 3,
     "cuda": 3,
     "backend": 4,

@@ -42,15 +42,31 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #endif
 
 // Two cores that write to one cache line slow each other down; prefetchers fetch lines in pairs on x86.
+// The processor's counter of time is read in half the time of the system's clock. On x86, CPUID, leaf 0x80000007, bit 8
+// of edx says that it counts at one rate; on aarch64 it always does.
 #if defined(__x86_64__)
 #define TUTTI_CACHE_LINE 64
 #define TUTTI_PAUSE() __builtin_ia32_pause()
+#define TUTTI_READ_TICKS(to) (to) = __builtin_ia32_rdtsc()
+#define TUTTI_TICKS_ARE_STEADY(are)                                           \
+  {                                                                           \
+    unsigned eax = 0x80000000U, edx = 0;                                      \
+    asm volatile("cpuid" : "+a"(eax), "=d"(edx) : : "ebx", "ecx");            \
+    const bool known = eax >= 0x80000007U;                                    \
+    eax = 0x80000007U;                                                        \
+    if (known) asm volatile("cpuid" : "+a"(eax), "=d"(edx) : : "ebx", "ecx"); \
+    (are) = known && ((edx >> 8U) & 1U) != 0;                                 \
+  }
 #elif defined(__aarch64__)
 #define TUTTI_CACHE_LINE 64
 #define TUTTI_PAUSE() asm volatile("yield" ::: "memory")
+#define TUTTI_READ_TICKS(to) asm volatile("mrs %0, cntvct_el0" : "=r"(to))
+#define TUTTI_TICKS_ARE_STEADY(are) (are) = true;
 #else
 #define TUTTI_CACHE_LINE 64
 #define TUTTI_PAUSE() ((void)0)
+#define TUTTI_READ_TICKS(to) ((void)(to))
+#define TUTTI_TICKS_ARE_STEADY(are) (are) = false;
 #endif
 
 // Marks functions that nvcc compiles for the device, too, and a plain compiler for the host only. TUTTI_CUDA_ARCH is
@@ -209,6 +225,18 @@ inline void set_float_control(unsigned control) noexcept { TUTTI_WRITE_FLOAT_CON
 /// Orders streaming stores before it ahead of ordinary stores after it.
 inline void stream_fence() noexcept { TUTTI_STREAM_FENCE(); }
 inline void cpu_pause() noexcept { TUTTI_PAUSE(); }
+/// Returns the processor's counter of time.
+inline unsigned long long read_ticks() noexcept {
+  unsigned long long ticks = 0;
+  TUTTI_READ_TICKS(ticks);
+  return ticks;
+}
+/// Returns true if the counter exists and counts at one rate, also while the processor sleeps.
+inline bool ticks_are_steady() noexcept {
+  bool are = false;
+  TUTTI_TICKS_ARE_STEADY(are)
+  return are;
+}
 /// Prefetches cache lines; never faults.
 inline void prefetch(const void* from, unsigned long bytes) noexcept {
   for (unsigned long i = 0; i < bytes; i += cache_line) __builtin_prefetch(static_cast<const char*>(from) + i);
@@ -229,6 +257,8 @@ inline void prefetch_to_write(const void* from, unsigned long bytes) noexcept {
 #undef TUTTI_COMPILATION
 #undef TUTTI_CACHE_LINE
 #undef TUTTI_PAUSE
+#undef TUTTI_READ_TICKS
+#undef TUTTI_TICKS_ARE_STEADY
 #undef TUTTI_SINGLE_THREADED
 #undef TUTTI_X86_64
 #undef TUTTI_STREAM_FENCE

@@ -250,7 +250,7 @@ def vcpkg(args, work):
 
     for features in ("core;openssl;tools", "core;compiled", "core"):
         run_port(args, checkout, work, features)
-        for tool in ("tutti-run", "tutti-doctor"):
+        for tool in ("tutti-run", "tutti-doctor", "tutti-flight"):
             if (work / "packages/tools/tutti" / tool).exists() != ("tools" in features):
                 raise Failure(f"the features {features} must decide whether {tool} is installed")
         check_prefix(work / "packages", work)

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include <tutti/bootstrap/rendezvous/url.hpp>
 
@@ -38,6 +39,8 @@ on any machine, however the job ends.
                               allowed here; on one node the same as none
   --devices LIST      the GPUs of the ranks, as in 4,5,6,7 or GPU-8d4f...: each
                       rank sees its own only (CUDA_VISIBLE_DEVICES), as device 0
+  --flight FOLDER     every rank keeps its last calls there, for tutti-flight,
+                      which says which rank is stuck (TUTTI_FLIGHT_DIR)
   --timeout SECONDS   end the job after this time
   --settle SECONDS    after the first failure, leave the other ranks this time
                       to end by themselves and say why (default: 1)
@@ -97,6 +100,12 @@ std::chrono::milliseconds duration(std::string_view option, std::string_view val
   if (error != std::errc{} || end != value.data() + value.size() || !(seconds >= 0) || seconds > most)
     refuse(text(option, " wants a time of 0 to ", most, " seconds, such as 2.5, and got '", value, "'"));
   return std::chrono::milliseconds{std::llround(seconds * 1000)};
+}
+
+/// Returns the path from the root: ranks may change their folder.
+std::string absolute_folder(std::string_view option, std::string_view value) {
+  if (value.empty()) refuse(text(option, " wants a folder"));
+  return std::filesystem::absolute(value).lexically_normal().string();
 }
 
 std::string assignment(std::string_view value) {
@@ -187,6 +196,7 @@ options parse_options(int argc, char** argv) {
     environment,
     bind,
     devices,
+    flight,
     timeout,
     settle,
     grace,
@@ -206,6 +216,7 @@ options parse_options(int argc, char** argv) {
                                     option{"env", required_argument, nullptr, environment},
                                     option{"bind", required_argument, nullptr, bind},
                                     option{"devices", required_argument, nullptr, devices},
+                                    option{"flight", required_argument, nullptr, flight},
                                     option{"timeout", required_argument, nullptr, timeout},
                                     option{"settle", required_argument, nullptr, settle},
                                     option{"grace", required_argument, nullptr, grace},
@@ -292,6 +303,9 @@ options parse_options(int argc, char** argv) {
         break;
       case devices:
         result.devices = parse_devices(value);
+        break;
+      case flight:
+        result.environment.push_back("TUTTI_FLIGHT_DIR=" + absolute_folder("--flight", value));
         break;
       case timeout:
         result.timeout = duration("--timeout", value);

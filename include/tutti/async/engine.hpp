@@ -386,6 +386,7 @@ inline void op_state::complete(status s) noexcept {
   result = s;
   if (list) list->remove(*this);
   if (!s.ok()) owner->failed(result);
+  owner->ended(*this);
   tutti::engine& home = owner->engine();  // the slot may be recycled as soon as the word says finished
   const std::uintptr_t seen = word.exchange(finished, std::memory_order_acq_rel);
   if (seen != in_flight)

@@ -30,6 +30,8 @@ class op_pool {
     free_ = s.next;
     s.next = s.previous = nullptr;
     s.work = nullptr;
+    s.record = 0;
+    s.steps = 0;
     s.result = status{};
     s.word.store(op_state::in_flight, std::memory_order_relaxed);
     return s;

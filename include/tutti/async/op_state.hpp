@@ -10,6 +10,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/options.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/core/stream_ref.hpp>
 
@@ -77,19 +78,29 @@ struct op_info {
   std::source_location where{};
   deadline issued{};
   deadline expires{};
+  std::uint32_t stalls = 0;         ///< number of warnings that it takes long
   bool expired = false;             ///< its own deadline passed, not that of another operation
   int peer = -1;                    ///< the other rank of a message, numbered in its group; -1: none, or not known
   std::int64_t tag = -1;            ///< the tag of a message; -1: none
   const char* reduction = nullptr;  ///< the reduction's name; null: no reduction
   int root = -1;
-  std::uint32_t context = outside;  ///< of the group of a collective; 0: the world
-  stream_ref stream{};              ///< the operation begins after the work queued there; device backends only
+  std::uint32_t context = outside;       ///< of the group of a collective; 0: the world
+  algorithm via = algorithm::automatic;  ///< the algorithm that runs it, if there are several
+  stream_ref stream{};                   ///< the operation begins after the work queued there; device backends only
 };
 
 /// Issuer of operations: takes their slots back and turns a status into an error that names ranks and calls.
 class op_owner {
  public:
   virtual void release(op_state& s) noexcept = 0;
+  /// Notes that an operation has made its first or second step, as `steps` counts. Called under the engine's lock.
+  virtual void stepped([[maybe_unused]] const op_state& s) noexcept {}
+  /// Notes that an operation has ended, after failed() if it has failed. Called under the engine's lock by complete().
+  virtual void ended([[maybe_unused]] const op_state& s) noexcept {}
+  /// Warns that an operation has waited for long, for the world rank `awaited` if that is known (else -1). Called under
+  /// the engine's lock.
+  virtual void stalled([[maybe_unused]] const op_state& s, [[maybe_unused]] int awaited,
+                       [[maybe_unused]] duration waited) noexcept {}
   /// Ends the world after an operation has failed. Called under the engine's lock by complete(). Adds this rank's
   /// number to `why` if the cause is known to this rank only.
   virtual void failed(status& why) noexcept = 0;
@@ -124,6 +135,7 @@ class op_list {
 /// suspends a coroutine.
 struct op_state {
   static constexpr std::uintptr_t in_flight = 0, finished = 1;
+  static constexpr std::uint32_t steps_noted = 2;
   static constexpr std::size_t value_bytes = 64, value_alignment = 16;
 
   std::atomic<std::uintptr_t> word{finished};
@@ -134,6 +146,8 @@ struct op_state {
   op_state* previous = nullptr;
   std::atomic<std::uint64_t> uses{0};                       // number of times that the slot has been released
   op_list* list = nullptr;                                  // list that contains it; null: none
+  std::uint64_t record = 0;                                 // id in the flight recorder; 0: none
+  std::uint32_t steps = 0;                                  // times that its coroutine was resumed, up to steps_noted
   void* work = nullptr;                                     // owned by the backend: its state of this operation
   alignas(value_alignment) std::byte value[value_bytes]{};  ///< operands that travel by value
 

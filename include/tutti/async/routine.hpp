@@ -45,6 +45,7 @@ class pending {
   friend class pending_list;
   inline void unlink() noexcept;
   inline void finish(status s, pending_list& ready) noexcept;
+  inline void note_step() const noexcept;
 
   status result_{};
   bool finished_ = false;
@@ -269,15 +270,24 @@ inline void pending::finish(status s, pending_list& ready) noexcept {
   if (waiting_) ready.push_back(*this);
 }
 
+inline void pending::note_step() const noexcept {
+  op_state& s = *root_->op;
+  if (s.steps == op_state::steps_noted) return;
+  ++s.steps;
+  s.owner->stepped(s);
+}
+
 inline bool pending_list::run() noexcept {
   if (empty()) return false;
   while (pending* p = first_) {
     remove(*p);
     const auto h = p->waiting_;
-    if (p->result_.ok())
+    if (p->result_.ok()) {
+      p->note_step();
       h.resume();
-    else
+    } else {
       h.promise().fail(p->result_);
+    }
   }
   return true;
 }

@@ -18,6 +18,8 @@
 #include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/os/coarse_clock.hpp>
+#include <tutti/watch/flight_recorder.hpp>
+#include <tutti/watch/issue_of.hpp>
 
 namespace tutti {
 
@@ -27,7 +29,14 @@ template <backend B>
 class communicator_core final : public op_owner {
  public:
   communicator_core(B b, std::shared_ptr<tutti::engine> home, duration timeout)
-      : home_(std::move(home)), backend_(std::move(b)), timeout_(timeout) {}
+      : home_(std::move(home)), backend_(std::move(b)), timeout_(timeout) {
+    if constexpr (records) {
+      recorder_ = &backend_.recorder();
+      if (backend_.members().context == 0) return;
+      const auto guard = home_->lock();
+      recorder_->note_group(backend_.members().context, backend_.members().members);
+    }
+  }
   communicator_core(const communicator_core&) = delete;
   communicator_core& operator=(const communicator_core&) = delete;
 
@@ -57,17 +66,16 @@ class communicator_core final : public op_owner {
     [[maybe_unused]] algo::decision decided;  // by begin()
     static_assert(!can_begin || !requires { typename B::op_type; }, "handles of devices need a slot");
     if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
+    std::uint64_t recorded = 0;
     if constexpr (can_begin && !in_slot) {
       pool_.reserve();  // after begin() nothing may fail
-      if (!detail::side_by_side::any()) decided = backend_.begin(make());
-      if (decided.is_complete()) return op_state::ended();
+      if (begin(make(), count, type, where, decided, recorded)) return op_state::ended();
     }
     op_state& s = pool_.acquire();
     const auto& args = arguments(make, s);
     s.owner = this;
     if constexpr (can_begin && in_slot) {
-      if (!detail::side_by_side::any()) decided = backend_.begin(args);
-      if (decided.is_complete()) {
+      if (begin(args, count, type, where, decided, recorded)) {
         s.complete_at_once();
         return s;
       }
@@ -83,10 +91,15 @@ class communicator_core final : public op_owner {
     if constexpr (requires { args.root; }) s.info.root = args.root;
     if constexpr (requires { args.peer; }) s.info.peer = args.peer;
     if constexpr (requires { args.tag; }) s.info.tag = args.tag;
+    if constexpr (records) {
+      if (recorded == 0) recorded = recorder_->issue(watch::issue_of(args, count, type), where);
+      s.record = recorded;
+    }
     if constexpr (can_begin)
       backend_.start(args, s, decided);
     else
       backend_.start(args, s);
+    if constexpr (records) recorder_->describe(s.record, s.info.sequence, backend_.members().context, s.info.via);
     return s;
   }
 
@@ -123,12 +136,39 @@ class communicator_core final : public op_owner {
   }
 
   void failed(status& why) noexcept override;
+  void stepped(const op_state& s) noexcept override;
+  void ended(const op_state& s) noexcept override;
+  void stalled(const op_state& s, int awaited, duration waited) noexcept override;
   void threw(const char* what) noexcept override;
   [[nodiscard]] error describe(const op_state& s) const override;
 
  private:
+  /// True if the backend's world has a flight recorder.
+  static constexpr bool records = requires(B& b) {
+    { b.recorder() } noexcept -> std::same_as<watch::flight_recorder&>;
+  };
+
   ~communicator_core() = default;
 
+  /// Begins a call by the backend's fast path, and records it while it is on its way: `recorded` is its id then.
+  /// Returns true if it is complete.
+  template <class Args>
+  bool begin(const Args& args, [[maybe_unused]] std::size_t count, [[maybe_unused]] dtype type,
+             [[maybe_unused]] const std::source_location& where, algo::decision& decided,
+             [[maybe_unused]] std::uint64_t& recorded) noexcept {
+    if (detail::side_by_side::any()) return false;
+    if constexpr (records) {
+      auto note = [&](std::uint64_t sequence, algorithm via) noexcept {
+        recorded = recorder_->issue(watch::issue_of(args, count, type).place(sequence, backend_.members().context, via),
+                                    where);
+      };
+      decided = backend_.begin(args, algo::when_posted{note});
+      if (decided.is_complete()) recorder_->ended_at_once(recorded);
+    } else {
+      decided = backend_.begin(args);
+    }
+    return decided.is_complete();
+  }
   template <class Make>
   static decltype(auto) arguments(Make& make, op_state& s) {
     if constexpr (std::invocable<Make&>)
@@ -136,6 +176,9 @@ class communicator_core final : public op_owner {
     else
       return make(s);
   }
+
+  /// Returns the text of an operation: "all_reduce #42 (train.cpp:88, 1000 x float32, sum)".
+  [[nodiscard]] std::string title(const op_state& s) const;
 
   void leave_alone() noexcept {  // keeps it reachable for leak checkers
     inherited_before_ = last_inherited_.exchange(this);
@@ -146,6 +189,7 @@ class communicator_core final : public op_owner {
 
   std::shared_ptr<tutti::engine> home_;
   B backend_;
+  watch::flight_recorder* recorder_ = nullptr;  // of the world, if it has one
   op_pool pool_;
   std::atomic<duration> timeout_;
   std::shared_ptr<const char> life_ = std::make_shared<const char>();

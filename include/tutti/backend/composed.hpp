@@ -23,6 +23,9 @@
 namespace tutti {
 
 class engine;
+namespace watch {
+class flight_recorder;
+}
 template <class T>
 class driver;
 template <class T>
@@ -59,7 +62,7 @@ concept composed_operation = immediate_collective<Args> ||
 template <class T, composed_operation Args>
 struct composed_call {
   static void start(composed_core<T>& b, const Args& a, op_state& s, algo::decision d) noexcept;
-  static algo::decision begin(composed_core<T>& b, const Args& a) noexcept;
+  static algo::decision begin(composed_core<T>& b, const Args& a, algo::when_posted meanwhile) noexcept;
   static algorithm chosen(const composed_core<T>& b, const Args& a) noexcept;
   static bool can(const composed_core<T>& b, algorithm via, std::size_t element_bytes) noexcept;
   static std::string refusal(const composed_core<T>& b, algorithm via, std::size_t element_bytes);
@@ -94,6 +97,7 @@ class composed {
     requires has_roster<T>;
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept;
   [[nodiscard]] const std::shared_ptr<engine>& shared_engine() const noexcept;
+  [[nodiscard]] watch::flight_recorder& recorder() const noexcept;
   /// Makes the view of this world that a world of devices over the same ranks keeps.
   [[nodiscard]] std::unique_ptr<world_view> make_world_view() const;
   [[nodiscard]] status failure() const noexcept;
@@ -102,10 +106,11 @@ class composed {
 
   /// Fast path: runs a call that one exchange in shared memory carries, as far as that needs no waiting. If that does
   /// not complete the call, the caller passes the decision to start(), which does the rest. Does nothing while
-  /// operations are in flight, as they need this rank to drive them, nor for every 64th call.
+  /// operations are in flight, as they need this rank to drive them, nor for every 64th call. `meanwhile` is called
+  /// while the call is on its way to the others.
   template <detail::immediate_collective Args>
-  algo::decision begin(const Args& a) noexcept {
-    return detail::composed_call<T, Args>::begin(*core_.get(), a);
+  algo::decision begin(const Args& a, algo::when_posted meanwhile = {}) noexcept {
+    return detail::composed_call<T, Args>::begin(*core_.get(), a, meanwhile);
   }
   template <detail::composed_operation Args>
   void start(const Args& a, op_state& s, algo::decision d = {}) noexcept {
@@ -137,6 +142,8 @@ class composed {
 
   /// Returns the calls that do not match, after errc::mismatch; empty if they are not known.
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const;
+  /// Returns the words for the ranks that have not made the call of an operation; empty if none is known.
+  [[nodiscard]] std::string absent(const op_state& s) const;
   /// Returns the world rank at fault for errc::mismatch: the one that differs from most of its group, or sent a user's
   /// message of another length. -1 if two of many differ and the calls of the others are not known.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept;

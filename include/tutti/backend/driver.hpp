@@ -21,6 +21,7 @@
 #include <tutti/transport/messaging/message_mismatch.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 #include <tutti/transport/shm/registrations.hpp>
+#include <tutti/watch/flight_recorder.hpp>
 
 namespace tutti {
 
@@ -31,7 +32,8 @@ class driver final : public progress_source {
   static_assert(transport<T>);
 
  public:
-  driver(std::shared_ptr<engine> home, std::unique_ptr<T> link) : engine_(std::move(home)), link_(std::move(link)) {
+  driver(std::shared_ptr<engine> home, std::unique_ptr<T> link)
+      : engine_(std::move(home)), link_(std::move(link)), recorder_(link_->rank(), link_->size()) {
     // If ranks outnumber cores, a spinning rank keeps the core from the rank that it waits for.
     engine_->wait_by(link_->ranks_per_core() <= 1 ? wait_policy::own_core() : wait_policy::shared_core());
     engine_->attach(*this);
@@ -52,10 +54,17 @@ class driver final : public progress_source {
   [[nodiscard]] engine& home() noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<engine>& shared_home() const noexcept { return engine_; }
   [[nodiscard]] op_list& in_flight() noexcept { return in_flight_; }
+  [[nodiscard]] watch::flight_recorder& recorder() noexcept { return recorder_; }
 
   /// Sets the table of algorithms of this world: before its first operation, the same on all ranks.
   void tune(const algo::tuning& table) noexcept { tuning_ = table; }
   [[nodiscard]] const algo::tuning& tuning() const noexcept { return tuning_; }
+
+  /// Sets the time after which a collective that has not ended is warned of; 0: never.
+  void warn_after(duration d) noexcept {
+    stalls_after_ = d;
+    next_look_ = d > duration{0} ? deadline{} : (deadline::max)();
+  }
 
   /// Records the context of a group, which keeps its messages apart from those of other groups. Called under the lock,
   /// as is begin_split().
@@ -121,8 +130,10 @@ class driver final : public progress_source {
   bool poll() noexcept override { return link_->poll(); }
   void tick(deadline now) noexcept override {
     link_->tick(now);
+    recorder_.tick(now);
     reclaim();
     if (in_flight_.front()) ask_around(now);
+    if (now >= next_look_) warn_of_stall(now);
     op_state* const s = expired(now);
     // A rank that did not poll for `absence` gets one grace period per deadline: messages may already be waiting, and
     // the delay was its own. Only one, or a rank that polls only now and then would have no deadline.
@@ -172,6 +183,18 @@ class driver final : public progress_source {
     for (const op_state* s = in_flight_.front(); s && most > 0; s = s->next, --most)
       if (s->info.context != op_info::outside) link_->ask(work_of(*s), tag::make(s->info.context, s->info.sequence, 0));
   }
+  /// Warns of the oldest collective in flight once it has waited for `stalls_after_`, and again at twice that time,
+  /// four times and so on. Messages may wait for long, as those that ask for the next piece of work.
+  void warn_of_stall(deadline now) noexcept {
+    next_look_ = now + std::min<duration>(stalls_after_ / 8, std::chrono::seconds(1));
+    for (op_state* s = in_flight_.front(); s; s = s->next) {
+      if (s->info.context == op_info::outside) continue;
+      const duration waited = now - s->info.issued;
+      if (s->info.stalls >= 32 || waited / (std::int64_t{1} << s->info.stalls) < stalls_after_) return;
+      ++s->info.stalls;
+      return s->owner->stalled(*s, waiting_for(*s), waited);
+    }
+  }
   /// Returns the rank that an operation waits for. One that waits for its turn waits for the rank that the operations
   /// before it in its group wait for.
   [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
@@ -189,6 +212,7 @@ class driver final : public progress_source {
 
   std::shared_ptr<engine> engine_;
   std::unique_ptr<T> link_;
+  watch::flight_recorder recorder_;
   op_list in_flight_;
   algo::tuning tuning_;
   algo::retire_list retired_;
@@ -199,6 +223,8 @@ class driver final : public progress_source {
   deadline excused_{};                        // the deadline that had passed at that tick, if any
   deadline next_expiry_ = (deadline::max)();  // no deadline in flight is earlier
   duration pause_ = patience;
+  duration stalls_after_ = std::chrono::seconds(30);
+  deadline next_look_{};
 };
 
 namespace detail {

@@ -44,7 +44,15 @@ struct init_options {
   duration join_timeout = std::chrono::seconds{60};  ///< time within which all ranks must have joined
   std::stop_token stop = {};                         ///< ends init(), which throws error{aborted} on all ranks
 
+  /// Time after which a collective that has not ended is warned of, through set_log_handler(), and again at twice that
+  /// time and so on; 0: never. Else TUTTI_STALL_WARNING (seconds), else 30 s.
+  std::optional<duration> stall_warning = {};
+
   std::string tuning = {};  ///< file by tutti-bench --tune that selects algorithms; else TUTTI_TUNING
+
+  /// Folder for the flight recorder of this world (docs/slow_or_stuck.md); else TUTTI_FLIGHT_DIR. Made if need be.
+  std::string flight = {};
+  int flight_signal = 0;  ///< signal on which the flight recorder is dumped there; else TUTTI_FLIGHT_SIGNAL
 
   /// Overrides os::memory_domain(), so that ranks of one machine act like those of several.
   std::string memory_domain = {};

@@ -72,6 +72,15 @@ class communicator_base : public call_base<B> {
     core().set_timeout(d);
   }
 
+  /// Writes the last operations of this rank into a folder: as flight_<rank>, for PyTorch's torchfrtrace, as
+  /// rank_<rank>.json, and as rank_<rank>.ring, for tutti-flight (docs/slow_or_stuck.md). Not collective; any thread, also while operations are
+  /// in flight. Throws error{system} or {out_of_resources}.
+  void dump_flight(const std::string& folder) const
+    requires requires(B& b) { b.recorder(); }
+  {
+    core().backend().recorder().dump(folder, "request");
+  }
+
   /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. May be called
   /// from any thread, and repeatedly; does nothing after a move. `why` becomes status::detail on all ranks; the four
   /// largest values are reserved.

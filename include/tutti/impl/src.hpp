@@ -28,6 +28,9 @@
 #include <tutti/impl/grad/usage.hpp>
 #include <tutti/impl/grad/weight_sync.hpp>
 #include <tutti/impl/kernel_instances.hpp>
+#include <tutti/impl/watch/dump.hpp>
+#include <tutti/impl/watch/flight.hpp>
+#include <tutti/impl/watch/flight_recorder.hpp>
 #include <tutti/transport/host.hpp>
 #include <tutti/transport/threads.hpp>
 

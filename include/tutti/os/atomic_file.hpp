@@ -46,11 +46,15 @@ class atomic_file {
 
   void commit() {
     if (::fsync(file_.native()) != 0) fail("cannot write " + path_);
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write " + path_);
-    file_.reset();
+    commit_to_processes();
     const std::size_t slash = path_.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
     sync_folder(folder);
+  }
+  /// Does the same without waiting for the disk: a crash of the machine may lose both the old bytes and the new ones.
+  void commit_to_processes() {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write " + path_);
+    file_.reset();
   }
 
  private:

@@ -30,12 +30,15 @@ bool is_whole(T& link, const all_reduce_args& a, int ranks) noexcept {
 
 /// Does what begin_small() does, for a call for which is_whole() is true.
 template <mapped_transport T>
-progress begin_whole(const group_link<T>& link, shm_group& b, const all_reduce_args& a, int spin_limit) noexcept {
+progress begin_whole(const group_link<T>& link, shm_group& b, const all_reduce_args& a, int spin_limit,
+                     when_posted meanwhile) noexcept {
   const shm_call<T> m{link, b, a};
   const std::size_t bytes = a.out.bytes();
   const std::uint64_t step = m.next();
   b.stage(m.own_slot(bytes), a.in.data, bytes);
   m.post({shm_group::no_offset, shm_group::no_offset});
+  b.prefetch_flags();
+  meanwhile(link.sequence(), algorithm::direct);
   if (calls_user(a.op.kind) || !b.test(0, m.size(), spin_limit, bytes)) return progress::posted;
   for (int r = 0; r < m.size(); ++r)
     if (b.descriptor_of(r, step).in != shm_group::no_offset) return progress::posted;
@@ -73,12 +76,14 @@ bool may_begin(T& link, const shm_group& b, const Args& a, int rank, int ranks) 
 }
 
 /// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `spin_limit` polls. The
-/// caller passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
+/// `meanwhile` is called in between. The caller passes an incomplete call to direct_small(), or to direct_all_reduce()
+/// if is_small() is false for it.
 template <mapped_transport T, class Args>
-progress begin(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit) noexcept {
+progress begin(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit,
+               when_posted meanwhile = {}) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
-    if (!is_unmapped(a)) return detail::begin_whole(link, b, a, spin_limit);
-  return begin_small(link, b, a, spin_limit);
+    if (!is_unmapped(a)) return detail::begin_whole(link, b, a, spin_limit, meanwhile);
+  return begin_small(link, b, a, spin_limit, meanwhile);
 }
 
 }  // namespace tutti::algo

@@ -70,15 +70,17 @@ class small_call {
 /// Posts a small call whose shm group is clear, and completes it if the others are seen within `spin_limit` polls.
 /// Creating a coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
-progress begin_small(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit) noexcept {
+progress begin_small(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit,
+                     when_posted meanwhile) noexcept {
   const detail::shm_call<T> m{link, b, a};
   const detail::small_call<T, Args> call{m, b, a};
   call.put(m.next());
   const std::uint64_t step = m.post();
+  b.prefetch_flags();
+  meanwhile(link.sequence(), algorithm::direct);
   if constexpr (requires { a.op; })
     if (calls_user(a.op.kind)) return progress::posted;  // the user's function may throw
   const auto* const operands = call.operands(step);
-  if (call.first() != 0 || call.last() != m.size()) b.prefetch_flags();
   if (!b.test(call.first(), call.last(), spin_limit)) return progress::posted;
   call.take(step, operands);
   b.timer().count(call.bytes());

@@ -1,5 +1,6 @@
 #pragma once
 #include <cerrno>
+#include <exception>
 #include <new>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <tutti/algo/mismatch/mismatch_report.hpp>
 #include <tutti/backend/communicator_core.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/core/text.hpp>
 
 namespace tutti {
@@ -147,16 +149,22 @@ template <backend B>
 error communicator_core<B>::describe(const op_state& s) const {
   const auto guard = home_->lock();  // other threads go on, and change what the text tells
   status r = s.result;
+  const detail::failure_text<B> words{backend_, words_};
+  const std::string text = title(s) + " " + words.explain(s);
+  if constexpr (requires { backend_.odd_rank(s); })
+    if (r.code == errc::mismatch) r.peer = backend_.odd_rank(s);
+  return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
+}
+
+template <backend B>
+std::string communicator_core<B>::title(const op_state& s) const {
   std::string text = std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" +
                      detail::file_and_line(s.info.where);
   if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
   if (s.info.reduction) text += std::string(", ") + s.info.reduction;
   if (s.info.root >= 0) text += ", root " + std::to_string(s.info.root);
   const detail::failure_text<B> words{backend_, words_};
-  text += words.message_of(s.info) + ") " + words.explain(s);
-  if constexpr (requires { backend_.odd_rank(s); })
-    if (r.code == errc::mismatch) r.peer = backend_.odd_rank(s);
-  return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
+  return text + words.message_of(s.info) + ")";
 }
 
 template <backend B>
@@ -169,6 +177,32 @@ void communicator_core<B>::failed(status& why) noexcept {
   if (why.code == errc::peer_lost && why.peer == here && why.other != 0)
     why = status::lost(why.other - 1, loss::cut, here, why.error_number());
   backend_.abort(why);
+}
+template <backend B>
+void communicator_core<B>::stepped(const op_state& s) noexcept {
+  if (s.record == 0) return;
+  s.steps == 1 ? recorder_->started(s.record) : recorder_->proceeded(s.record);
+}
+template <backend B>
+void communicator_core<B>::ended(const op_state& s) noexcept {
+  if (s.record != 0) recorder_->ended(s.record, s.result);
+  if (s.info.stalls == 0 || !s.result.ok()) return;
+  try {
+    detail::log(log_level::warning, "rank " + std::to_string(backend_.world_rank()) + ": " + title(s) +
+                                        " has ended after " + detail::in_seconds(clock::now() - s.info.issued));
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+template <backend B>
+void communicator_core<B>::stalled(const op_state& s, int awaited, duration waited) noexcept try {
+  std::string who;
+  if constexpr (requires { backend_.absent(s); }) who = backend_.absent(s);
+  if (who.empty() && awaited >= 0) who = "it waits for " + backend_.describe(awaited);
+  if (who.empty()) who = "it is not known for which rank";
+  detail::log(log_level::warning, "rank " + std::to_string(backend_.world_rank()) + ": " + title(s) + " has waited for " +
+                                      detail::in_seconds(waited) + ", and fails after " +
+                                      detail::in_seconds(s.info.expires - s.info.issued) + ": " + who);
+} catch (const std::exception&) {  // out of memory
 }
 template <backend B>
 void communicator_core<B>::threw(const char* what) noexcept {

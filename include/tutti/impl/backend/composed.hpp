@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <tutti/algo/mismatch/absent.hpp>
 #include <tutti/backend/composed.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/impl/backend/composed_core.hpp>
@@ -22,9 +23,9 @@ void composed_call<T, Args>::start(composed_core<T>& b, const Args& a, op_state&
   b.start(a, s, d);
 }
 template <class T, composed_operation Args>
-algo::decision composed_call<T, Args>::begin([[maybe_unused]] composed_core<T>& b,
-                                             [[maybe_unused]] const Args& a) noexcept {
-  if constexpr (mapped_transport<T> && immediate_collective<Args>) return b.begin(a);
+algo::decision composed_call<T, Args>::begin([[maybe_unused]] composed_core<T>& b, [[maybe_unused]] const Args& a,
+                                             [[maybe_unused]] algo::when_posted meanwhile) noexcept {
+  if constexpr (mapped_transport<T> && immediate_collective<Args>) return b.begin(a, meanwhile);
   return {};
 }
 template <class T, composed_operation Args>
@@ -68,6 +69,10 @@ const std::shared_ptr<engine>& composed<T>::shared_engine() const noexcept {
   return shared_driver()->shared_home();
 }
 template <class T>
+watch::flight_recorder& composed<T>::recorder() const noexcept {
+  return shared_driver()->recorder();
+}
+template <class T>
 std::unique_ptr<world_view> composed<T>::make_world_view() const {
   return std::make_unique<driver_world_view<driver<T>>>(shared_driver());
 }
@@ -94,6 +99,10 @@ bool composed<T>::folds_at_once() const noexcept {
 template <class T>
 std::string composed<T>::explain_mismatch(const op_state& s) const {
   return core_->explain_mismatch(s);
+}
+template <class T>
+std::string composed<T>::absent(const op_state& s) const {
+  return algo::absent_text(core_->shm_state(), *members_, s.info.sequence, [this](int r) { return describe(r); });
 }
 template <class T>
 int composed<T>::odd_rank(const op_state& s) const noexcept {

@@ -73,6 +73,7 @@ class composed_core {
   [[nodiscard]] int world_rank() const noexcept { return driver_->link().rank(); }
   [[nodiscard]] const group& members() const noexcept { return state_.members; }
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
+  [[nodiscard]] const algo::shm_group& shm_state() const noexcept { return state_.shm_state; }
   [[nodiscard]] status failure() const noexcept { return driver_->link().failure(); }
   [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
   void abort(status why) noexcept { driver_->link().abort(why); }
@@ -82,14 +83,14 @@ class composed_core {
   /// are in flight, as they need this rank to drive them, nor for every 64th call.
   template <class Args>
     requires(mapped_transport<T>)
-  algo::decision begin(const Args& a) noexcept {
+  algo::decision begin(const Args& a, algo::when_posted meanwhile) noexcept {
     algo::decision d;
     algo::shm_group& b = state_.shm_state;
     if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return d;
     if (state_.sequence % 64 == 0 || !failure().ok() || !algo::is_plain(a)) return d;
     d.via = chosen(a);
     if (!algo::is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return d;
-    if (b.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit);
+    if (b.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit, meanwhile);
     return d;
   }
 
@@ -316,6 +317,7 @@ class composed_core {
       if (d.via != algorithm::direct) state_.shm_state.remember(call, d.via);
     s.info.sequence = state_.sequence;
     s.info.context = state_.members.context;
+    s.info.via = d.via;
     return l;
   }
   // Inlined by force: a call would cost a small operation as much as ten of its checks.

@@ -31,6 +31,7 @@
 #include <tutti/bootstrap/rendezvous/roll_call.hpp>
 #include <tutti/bootstrap/rendezvous/store.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
+#include <tutti/bootstrap/watch_options.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/log.hpp>
@@ -214,7 +215,17 @@ template <class Link>
 struct joined_world {
   std::unique_ptr<Link> link;
   std::shared_ptr<os::fd> place;
+  std::string job;
 };
+
+/// Keeps a recording at its place; without a folder that takes it, in memory.
+inline void record_into(const watch::flight_place& place, watch::flight_recorder& recorder) {
+  try {
+    recorder.keep_in(place);
+  } catch (const error& e) {
+    log(log_level::warning, std::string("the flight recorder has no file: ") + e.what());
+  }
+}
 
 template <class Link>
 std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
@@ -292,10 +303,11 @@ joined_world<Link> join_world(const init_options& options, process_count count, 
   if (plan.world_size > 1) {
     // No other job of this machine meets where a launcher vouches that its own processes do.
     auto place = plan.vouched ? hold_place(to_string(plan.where), plan.rank) : nullptr;
-    return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place)};
+    return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place),
+            plan.job};
   }
   own.raise();
-  return {join_alone<Link>(options, until), nullptr};
+  return {join_alone<Link>(options, until), nullptr, plan.job};
 }
 
 /// Does what init() does.
@@ -304,12 +316,16 @@ communicator<Backend> make_world(const init_options& options, process_count coun
   using link = typename Backend::transport_type;
   deferred_error own;
   const algo::tuning table = own.noting([&] { return load_tuning(options, process_variable); });
+  const auto flight = own.noting([&] { return flight_options_of(options, process_variable); });
+  const duration stalls_after = own.noting([&] { return stall_warning_of(options, process_variable); });
   auto joined = join_world<link>(options, count, table.hash(), std::move(own));
   auto& way = *joined.link;
   way.tell_of_failure(launcher_listener(inner_environment{process_variable}, way.rank(), way.size()));
   auto home = std::make_shared<engine>();
   auto d = std::make_shared<driver<link>>(home, std::move(joined.link));
   d->tune(table);
+  d->warn_after(stalls_after);
+  record_into(flight_place_of(flight, d->link().peers(), std::move(joined.job)), d->recorder());
   if (joined.place) {
     using both = std::pair<std::shared_ptr<driver<link>>, std::shared_ptr<os::fd>>;
     auto kept = std::make_shared<both>(std::move(d), std::move(joined.place));

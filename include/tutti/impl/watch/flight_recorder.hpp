@@ -1,0 +1,181 @@
+#pragma once
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tutti/config.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/log.hpp>
+#include <tutti/os/fd.hpp>
+#include <tutti/os/host.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/os/throw_errno.hpp>
+#include <tutti/watch/dump.hpp>
+#include <tutti/watch/flight.hpp>
+#include <tutti/watch/flight_recorder.hpp>
+
+namespace tutti::watch {
+
+TUTTI_DECL flight_recorder::flight_recorder(int rank, int size) : known_(site_places) {
+  void* const at = ::mmap(nullptr, sizeof(recording), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc{};
+  mapped_ = {at, sizeof(recording)};
+  memory_ = static_cast<recording*>(at);  // zero bytes are an empty recording
+  recording_head& h = memory_->head;
+  h.rank = rank;
+  h.size = size;
+  h.sites.store(1, std::memory_order_relaxed);
+  h.failed_peer.store(-1, std::memory_order_relaxed);
+  h.magic = recording_head::sign;
+  h.version = recording_head::known_version;
+  h.number = 1;
+  h.first.write(os::read_clocks());
+  h.last.write(os::read_clocks());
+}
+
+TUTTI_DECL flight_recorder::~flight_recorder() {
+  if (maker_.inherited()) return;
+  memory_->head.last.write(os::read_clocks());
+  memory_->head.left.store(os::ticks_now(), std::memory_order_release);
+}
+
+TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
+  recording_head& own = memory_->head;
+  own.number = where.number;
+  own.world = where.world;
+  own.pid = ::getpid();
+  own.start_time = os::process_start_time(::getpid()).value_or(0);
+  put_text(own.host, os::hostname());
+  put_text(own.boot, kernel_and_pids());
+  put_text(own.job, where.job);
+  if (where.folder.empty()) return;
+
+  const std::string path = ring_path(where.folder, own.rank, where.number), fresh = path + ".tmp";
+  ::unlink(fresh.c_str());  // left by an earlier process
+  const os::fd file{::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
+  if (!file) os::throw_errno(errno, "cannot create " + fresh);
+  // Blocks that the disk has not got later would end the process at a store.
+  const int full = ::posix_fallocate(file.native(), 0, sizeof(recording));
+  void* const at =
+      full != 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(recording), PROT_READ | PROT_WRITE, MAP_SHARED, file.native(), 0);
+  if (at == MAP_FAILED) {
+    const int why = full != 0 ? full : errno;
+    ::unlink(fresh.c_str());
+    os::throw_errno(why, "cannot write " + fresh);
+  }
+  os::shm_mapping mapped{at, sizeof(recording)};
+  std::memcpy(at, static_cast<const void*>(memory_), sizeof(recording));
+  memory_ = static_cast<recording*>(at);
+  mapped_ = std::move(mapped);
+  folder_ = where.folder;
+  if (std::rename(fresh.c_str(), path.c_str()) != 0) os::throw_errno(errno, "cannot write " + path);
+}
+
+TUTTI_DECL void flight_recorder::note_group(std::uint32_t context, std::span<const int> members) noexcept {
+  recording_head& h = memory_->head;
+  const std::uint32_t at = h.group_words.load(std::memory_order_relaxed);
+  const std::size_t end = at + 2 + members.size();
+  if (end > memory_->groups.size()) return;
+  memory_->groups[at] = context;
+  memory_->groups[at + 1] = static_cast<std::uint32_t>(members.size());
+  std::ranges::transform(members, memory_->groups.begin() + at + 2,
+                         [](int r) { return static_cast<std::uint32_t>(r); });
+  h.group_words.store(static_cast<std::uint32_t>(end), std::memory_order_release);
+}
+
+TUTTI_DECL record& flight_recorder::step_over() noexcept {
+  constexpr int most = 64;
+  for (int i = 0; i < most && slot(next_).in_flight(); ++i) ++next_;
+  return slot(next_);
+}
+
+TUTTI_DECL std::uint16_t flight_recorder::find_site(const std::source_location& where, std::size_t place) noexcept {
+  recording_head& h = memory_->head;
+  const char* const file = where.file_name();
+  for (std::size_t tries = 0; tries < site_places; ++tries, place = (place + 1) % site_places) {
+    known_site& k = known_[place];
+    if (k.file == file && k.line == where.line()) return k.index;
+    if (k.file) continue;
+    const std::uint32_t fresh = h.sites.load(std::memory_order_relaxed);
+    if (fresh >= memory_->sites.size()) return 0;
+    call_site& s = memory_->sites[fresh];
+    s.line = where.line();
+    put_text(s.file, file);
+    put_text(s.function, std::string_view{where.function_name()}.substr(0, s.function.size() - 1));
+    h.sites.store(fresh + 1, std::memory_order_release);
+    k = {file, where.line(), static_cast<std::uint16_t>(fresh)};
+    return k.index;
+  }
+  return 0;
+}
+
+TUTTI_DECL void flight_recorder::read_clocks(deadline now) noexcept {
+  read_at_ = now;
+  memory_->head.last.write(os::read_clocks());
+}
+
+TUTTI_DECL void flight_recorder::fail(const status& how) noexcept {
+  failed_ = true;
+  recording_head& h = memory_->head;
+  h.failure.store(static_cast<std::int32_t>(how.code), std::memory_order_relaxed);
+  h.failed_peer.store(how.peer, std::memory_order_relaxed);
+  h.failed.store(os::ticks_now(), std::memory_order_release);
+  dump_in_place("failure");
+}
+
+TUTTI_DECL void flight_recorder::dump(const std::string& folder, const std::string& reason) const {
+  flight f = copy_of(*memory_, os::read_clocks(), true);
+  f.reason = reason;
+  watch::dump(f, folder);
+  if (folder != folder_) dump_ring(*memory_, folder);
+}
+
+TUTTI_DECL void flight_recorder::dump_in_place(const char* reason) noexcept {
+  if (folder_.empty()) return;
+  try {
+    dump(folder_, reason);
+  } catch (const std::exception& e) {
+    try {
+      ::tutti::detail::log(log_level::warning, std::string("the flight recorder was not dumped: ") + e.what());
+    } catch (const std::bad_alloc&) {  // nothing can be said
+    }
+  }
+}
+
+TUTTI_DECL void flight_recorder::dump_for_signal() noexcept {
+  signals_seen_ = signals_.load(std::memory_order_relaxed);
+  dump_in_place("signal");
+}
+
+TUTTI_DECL void flight_recorder::dump_on(int signal) {
+  constexpr auto count = [](int) { signals_.fetch_add(1, std::memory_order_relaxed); };
+  struct sigaction before{};
+  const auto refuse = [signal](const char* why) {
+    throw usage_error("the flight recorder cannot dump on signal " + std::to_string(signal) + ": " + why +
+                      "; choose another, such as USR2");
+  };
+  if (::sigaction(signal, nullptr, &before) != 0) refuse("it cannot be handled");
+  if (before.sa_handler == +count) return;
+  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) refuse("the program has a handler for it");
+  struct sigaction own{};
+  own.sa_handler = count;
+  own.sa_flags = SA_RESTART;
+  ::sigemptyset(&own.sa_mask);
+  if (::sigaction(signal, &own, nullptr) != 0) refuse("it cannot be handled");
+}
+
+}  // namespace tutti::watch

@@ -1,0 +1,138 @@
+#pragma once
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/config.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/forks.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/os/shm_mapping.hpp>
+#include <tutti/os/ticks.hpp>
+#include <tutti/watch/layout.hpp>
+#include <tutti/watch/record.hpp>
+
+namespace tutti::watch {
+
+/// Place where a rank's recording is kept, and how it is told from others. `world` is equal on all ranks of a world.
+struct flight_place {
+  std::string folder;  ///< empty: in memory only
+  std::string job;
+  std::uint64_t world = 0;
+  std::uint32_t number = 1;  ///< of the world, among those of its process
+};
+
+/// Flight recorder of a world: its last 4096 operations on this rank, always on. An operation costs one cache line and
+/// a reading of the tick counter at each end; nothing is allocated. Operations in flight are not overwritten as long as
+/// others can be. With a folder, the memory is a file there, which survives the process however it ends, and which
+/// another process may read at any time; see recording.
+///
+/// Called under the engine's lock, unless stated otherwise.
+class flight_recorder {
+ public:
+  /// Records in memory. Throws std::bad_alloc.
+  TUTTI_DECL flight_recorder(int rank, int size);
+  flight_recorder(const flight_recorder&) = delete;
+  flight_recorder& operator=(const flight_recorder&) = delete;
+  /// Notes in the recording that the rank has left its world, unless this is a child made by fork().
+  TUTTI_DECL ~flight_recorder();
+
+  /// Keeps the recording in a file of the folder, and dumps there. Called before the first operation. Throws
+  /// error{system} or {out_of_resources}; the recording then stays in memory.
+  TUTTI_DECL void keep_in(const flight_place& where);
+
+  /// Records an operation that is issued now. Returns its id.
+  [[gnu::always_inline]] std::uint64_t issue(const issued_operation& o, const std::source_location& where) noexcept {
+    record* at = &slot(++next_);
+    if (at->in_flight()) [[unlikely]]
+      at = &step_over();
+    at->write(next_, os::ticks_now(), site_of(where), o);
+    return next_;
+  }
+  /// Records that an operation has ended inside the call that issued it.
+  void ended_at_once(std::uint64_t id) noexcept { slot(id).end_at_once(); }
+  /// Adds what is known of an operation once it was started.
+  void describe(std::uint64_t id, std::uint64_t sequence, std::uint32_t context, algorithm via) noexcept {
+    if (record& r = slot(id); r.id() == id) r.describe(sequence, context, via);
+  }
+  /// Records that an operation has made its first step, or its second one. Only the latter, which shows that the
+  /// operation takes longer, is worth reading the counter.
+  void started(std::uint64_t id) noexcept {
+    if (record& r = slot(id); r.id() == id) r.start();
+  }
+  void proceeded(std::uint64_t id) noexcept {
+    if (record& r = slot(id); r.id() == id) r.proceed(os::ticks_now());
+  }
+  void ended(std::uint64_t id, const status& how) noexcept {
+    if (record& r = slot(id); r.id() == id) r.end(os::ticks_now(), how.code);
+    if (!how.ok() && !failed_) fail(how);
+  }
+
+  /// Records the members of a group, as world ranks; none of the world itself, which has all.
+  TUTTI_DECL void note_group(std::uint32_t context, std::span<const int> members) noexcept;
+
+  /// Reads the clocks again from time to time, and dumps when a signal has asked for it. Called by each tick.
+  void tick(deadline now) noexcept {
+    if (now - read_at_ >= std::chrono::seconds(1)) read_clocks(now);
+    if (signals_.load(std::memory_order_relaxed) != signals_seen_) [[unlikely]]
+      dump_for_signal();
+  }
+
+  /// Writes the recording into a folder, as dump() in dump.hpp does. Any thread, without the lock. Throws error{system}
+  /// or {out_of_resources}.
+  TUTTI_DECL void dump(const std::string& folder, const std::string& reason) const;
+
+  [[nodiscard]] const recording& memory() const noexcept { return *memory_; }
+
+  /// Makes a signal ask all recorders of this process for a dump, at their next tick. Throws usage_error if the program
+  /// handles that signal already, or if it cannot be handled.
+  TUTTI_DECL static void dump_on(int signal);
+
+ private:
+  struct known_site {
+    const char* file = nullptr;
+    std::uint32_t line = 0;
+    std::uint16_t index = 0;
+  };
+  static constexpr std::size_t site_places = 2 * recording::most_sites;
+
+  [[nodiscard]] record& slot(std::uint64_t id) const noexcept { return memory_->records[id % recording::records_kept]; }
+  [[nodiscard]] std::uint16_t site_of(const std::source_location& where) noexcept {
+    const char* const file = where.file_name();
+    const std::uint32_t line = where.line();
+    const std::size_t place = (std::bit_cast<std::uintptr_t>(file) / 8 + line * std::size_t{31}) % site_places;
+    const known_site& k = known_[place];
+    return k.file == file && k.line == line ? k.index : find_site(where, place);
+  }
+  /// Returns the next record of no operation in flight; after many, one of an operation in flight.
+  TUTTI_DECL record& step_over() noexcept;
+  TUTTI_DECL std::uint16_t find_site(const std::source_location& where, std::size_t place) noexcept;
+  TUTTI_DECL void read_clocks(deadline now) noexcept;
+  TUTTI_DECL void fail(const status& how) noexcept;
+  TUTTI_DECL void dump_for_signal() noexcept;
+  TUTTI_DECL void dump_in_place(const char* reason) noexcept;
+
+  static inline std::atomic<std::uint32_t> signals_{0};
+
+  recording* memory_;
+  std::uint64_t next_ = 0;
+  bool failed_ = false;
+  std::vector<known_site> known_;  // a table by hash
+  deadline read_at_{};
+  std::uint32_t signals_seen_ = signals_.load(std::memory_order_relaxed);
+  ::tutti::detail::origin maker_;
+  os::shm_mapping mapped_;
+  std::string folder_;
+};
+
+}  // namespace tutti::watch
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/watch/flight_recorder.hpp>
+#endif

@@ -1,0 +1,49 @@
+// Makes collectives in a loop, for the tests of what can be seen from outside: after `calls` of them, rank `who` does
+// `how`: stop (SIGSTOP), hang (in its own code, until there is a file `until`), other (calls a broadcast), die; or is
+// slow all the time.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/openssl.hpp>
+
+#include "process/programs/options.hpp"
+
+int main(int argc, char** argv) {
+  const tutti_test::words w{argc, argv};
+  const std::string how = w.text("how");
+  const int calls = w.number("calls", 20);
+  try {
+    auto world = tutti::init(tutti_test::options_from(w));
+    const bool odd = world.rank() == w.number("who", -1);
+    std::vector<float> data(static_cast<std::size_t>(w.number("count", 1000)), 1.0F);
+    for (int i = 0; i < calls; ++i) {
+      if (odd && how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      world.all_reduce(data, tutti::max).wait();
+    }
+    std::puts("called");
+    std::fflush(stdout);
+    if (odd && how == "stop") ::raise(SIGSTOP);
+    if (odd && how == "die") ::raise(SIGKILL);
+    while (odd && how == "hang" && !std::filesystem::exists(w.text("until")))
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    if (odd && how == "other")
+      world.broadcast(data, 0).wait();
+    else
+      world.barrier().wait();
+    if (w.has("dump")) world.dump_flight(w.text("dump"));
+    std::puts("done");
+    return 0;
+  } catch (const std::exception& e) {
+    std::printf("ended: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tutti/watch/flight.hpp>
+
+namespace tutti::flight_tool {
+
+/// What is known of the process of a rank, on the machine that asks.
+enum class process_state {
+  unknown,  ///< of another machine
+  runs,
+  stopped,  ///< by a signal, or in a debugger
+  gone,
+};
+
+struct recorded_rank {
+  watch::flight flight;
+  process_state process = process_state::unknown;
+};
+
+/// The recordings of one world, in the order of ranks. A rank without one is missing.
+struct recorded_world {
+  std::vector<recorded_rank> ranks;
+  int size = 1;
+  std::int64_t now = 0;    ///< nanoseconds since 1970
+  std::size_t others = 0;  ///< recordings of other worlds in the folder
+  std::vector<std::string> unreadable;
+
+  [[nodiscard]] const recorded_rank* find(int rank) const noexcept {
+    for (const recorded_rank& r : ranks)
+      if (r.flight.rank == rank) return &r;
+    return nullptr;
+  }
+};
+
+/// The folder holds nothing that can be judged; the message says why.
+class no_recording : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Reads the recordings (rank_<rank>.ring) of the folder's newest world. Throws no_recording.
+recorded_world load(const std::string& folder);
+
+}  // namespace tutti::flight_tool

@@ -1,0 +1,238 @@
+#include "tutti-flight/verdict.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace tutti::flight_tool {
+namespace {
+
+using watch::flight;
+using watch::progress;
+
+/// The key of a group: groups without common ranks may have one context.
+using group_key = std::pair<std::uint16_t, std::vector<int>>;
+
+group_key key_of(const flight& f, const watch::operation& o) {
+  const flight::group* g = f.group_of(o);
+  return {o.context, g ? g->ranks : std::vector<int>{}};
+}
+
+bool in_flight_or_failed(const flight::entry& e) {
+  return e.what.state == progress::scheduled || e.what.state == progress::started || e.what.state == progress::failed;
+}
+
+position position_of(const recorded_world& w, int rank) {
+  position p;
+  p.rank = rank;
+  const recorded_rank* r = w.find(rank);
+  if (!r) {
+    p.recorded = false;
+    p.since = -1;
+    return p;
+  }
+  const flight& f = r->flight;
+  const std::int64_t now = (std::max)(w.now, f.taken);
+  // The first that has not ended well: after a failure, all later ones fail.
+  for (const bool messages : {false, true})
+    for (const flight::entry& e : f.entries)
+      if (!p.waits && e.what.call.is_message() == messages && in_flight_or_failed(e)) {
+        p.waits = true;
+        p.at = &e;
+        p.since = (e.ended != 0 ? e.ended : now) - e.issued;
+      }
+  if (p.waits) return p;
+  if (f.entries.empty()) {
+    p.since = -1;
+    return p;
+  }
+  p.at = &f.entries.back();
+  p.since = (f.left != 0 ? f.left : now) - p.at->ended;
+  return p;
+}
+
+/// The last collective of a group that a rank has called; 0 if none is recorded.
+std::uint64_t last_call(const flight& f, const group_key& g) {
+  std::uint64_t last = 0;
+  for (const flight::entry& e : f.entries)
+    if (!e.what.call.is_message() && e.what.context == g.first) last = (std::max)(last, e.what.sequence);
+  return last;
+}
+
+const flight::entry* find_call(const flight& f, const group_key& g, std::uint64_t sequence) {
+  for (const flight::entry& e : f.entries)
+    if (!e.what.call.is_message() && e.what.context == g.first && e.what.sequence == sequence) return &e;
+  return nullptr;
+}
+
+/// Returns true if the calls of two ranks fit together.
+bool alike(const watch::operation& a, const watch::operation& b) {
+  const std::string_view call = a.call.name();
+  const bool counts = !call.ends_with("_v") && call != "gather" && call != "scatter";  // whose root has more
+  return a.call.number == b.call.number && a.other == b.other && a.reduction == b.reduction &&
+         (!counts || (a.count == b.count && a.type == b.type));
+}
+
+struct lateness {
+  std::size_t last = 0;
+  double seconds = 0;
+};
+
+/// Clock of a rank's machine relative to that of the first rank: ranks leave a collective in which all wait for all at
+/// about the same time.
+std::int64_t offset_of(const flight& f, const flight& reference) {
+  if (f.boot == reference.boot) return 0;
+  std::vector<std::int64_t> differences;
+  for (const flight::entry& e : f.entries) {
+    const std::string_view call = e.what.call.name();
+    if (e.what.state != progress::completed || (call != "all_reduce" && call != "barrier")) continue;
+    const flight::entry* other = find_call(reference, key_of(f, e.what), e.what.sequence);
+    if (other && other->what.state == progress::completed) differences.push_back(e.ended - other->ended);
+  }
+  if (differences.empty()) return 0;
+  const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
+  std::ranges::nth_element(differences, middle);
+  return *middle;
+}
+
+void find_late(const recorded_world& w, verdict& v) {
+  if (w.ranks.size() < 2 || static_cast<int>(w.ranks.size()) != w.size) return;
+  std::vector<std::map<std::uint64_t, std::int64_t>> arrivals;  // by sequence, in the world
+  for (const recorded_rank& r : w.ranks) {
+    const std::int64_t offset = offset_of(r.flight, w.ranks.front().flight);
+    auto& own = arrivals.emplace_back();
+    for (const flight::entry& e : r.flight.entries)
+      if (e.what.context == 0 && !e.what.call.is_message() && e.what.state == progress::completed)
+        own[e.what.sequence] = e.issued - offset;
+  }
+  std::vector<lateness> late(w.ranks.size());
+  for (const auto& [sequence, first] : arrivals.front()) {
+    std::vector<std::pair<std::int64_t, std::size_t>> order{{first, 0}};
+    for (std::size_t i = 1; i < arrivals.size(); ++i)
+      if (const auto at = arrivals[i].find(sequence); at != arrivals[i].end()) order.emplace_back(at->second, i);
+    if (order.size() != arrivals.size()) continue;
+    std::ranges::sort(order);
+    ++v.compared;
+    lateness& l = late[order.back().second];
+    ++l.last;
+    l.seconds += static_cast<double>(order.back().first - order[order.size() - 2].first) / 1e9;
+  }
+  if (v.compared < 10) return;
+  const auto worst = std::ranges::max_element(late, {}, &lateness::seconds);
+  const double share = static_cast<double>(worst->last) / static_cast<double>(v.compared);
+  const double seconds = worst->last == 0 ? 0 : worst->seconds / static_cast<double>(worst->last);
+  if (share < 0.5 || seconds < 100e-6) return;
+  v.late_rank = w.ranks[static_cast<std::size_t>(worst - late.begin())].flight.rank;
+  v.late_share = share;
+  v.late_seconds = seconds;
+}
+
+/// The wait that the verdict is about: of the earliest collective among those that last longer than `patience`.
+const position* longest(const verdict& v, std::int64_t patience) {
+  const position* found = nullptr;
+  for (const position& p : v.positions)
+    if (p.waits && (v.failed || p.since >= patience) && (!found || p.since > found->since)) found = &p;
+  return found;
+}
+
+}  // namespace
+
+verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
+  verdict v;
+  int lost = -1;
+  for (const recorded_rank& r : w.ranks) {
+    if (r.flight.failed == 0) continue;
+    v.failed = true;
+    if (v.failure == errc::ok || r.flight.failure == errc::peer_lost) v.failure = r.flight.failure;
+    const bool of_a_rank =
+        r.flight.failure == errc::peer_lost || r.flight.failure == errc::peer_left || r.flight.failure == errc::aborted;
+    if (of_a_rank && r.flight.failed_peer >= 0) lost = r.flight.failed_peer;
+  }
+  for (int r = 0; r < w.size; ++r) v.positions.push_back(position_of(w, r));
+  find_late(w, v);
+  const position* const first = longest(v, patience.count());
+  if (lost >= 0) {
+    v.what = finding::lost;
+    v.culprits = {lost};
+    return v;
+  }
+  if (!first) return v;
+
+  const auto at = [&](int rank) -> const position& { return v.positions[static_cast<std::size_t>(rank)]; };
+  const auto wide = [&](auto condition) {
+    std::vector<int> those;
+    for (int r = 0; r < w.size; ++r)
+      if (condition(r)) those.push_back(r);
+    return those;
+  };
+  const auto stopped = [&](int r) {
+    const recorded_rank* const known = w.find(r);
+    return !known || known->process == process_state::stopped ||
+           (!v.failed && known->process == process_state::gone && known->flight.left == 0);
+  };
+
+  // All ranks that somebody waits for, and that have not made the call.
+  std::set<int> absent;
+  std::map<int, std::set<int>> other_call;  // ranks whose call differs, and those from whose it does
+  for (const position& p : v.positions) {
+    if (!p.waits || p.at->what.call.is_message() || (!v.failed && p.since < patience.count())) continue;
+    const flight& f = w.find(p.rank)->flight;
+    const group_key g = key_of(f, p.at->what);
+    for (const int member : g.second) {
+      const recorded_rank* const other = w.find(member);
+      if (!other || last_call(other->flight, g) < p.at->what.sequence) {
+        absent.insert(member);
+      } else if (const auto* same = find_call(other->flight, g, p.at->what.sequence);
+                 same && !alike(same->what, p.at->what)) {
+        other_call[member].insert(p.rank);
+      }
+    }
+  }
+  if (!other_call.empty()) {
+    v.what = finding::mismatch;
+    // Those that differ from more ranks than they agree with.
+    std::size_t most = 0;
+    for (const auto& [rank, from] : other_call) most = (std::max)(most, from.size());
+    std::vector<int> odd;
+    for (const auto& [rank, from] : other_call)
+      if (from.size() == most) odd.push_back(rank);
+    if (odd.size() * 2 < static_cast<std::size_t>(w.size)) v.culprits = odd;
+    return v;
+  }
+  if (absent.empty()) {
+    v.culprits = wide(stopped);
+    v.what = v.culprits.empty() ? finding::together : finding::missing;
+    // A receive waits for its sender.
+    const watch::operation& o = first->at->what;
+    if (v.culprits.empty() && o.call.is_message()) {
+      const flight::group* const g = w.find(first->rank)->flight.group_of(o);
+      if (g && o.other >= 0 && static_cast<std::size_t>(o.other) < g->ranks.size())
+        v.culprits = {g->ranks[static_cast<std::size_t>(o.other)]};
+      v.what = finding::missing;
+    }
+    return v;
+  }
+  v.what = finding::missing;
+  for (const int r : absent)
+    if (stopped(r)) v.culprits.push_back(r);
+  if (!v.culprits.empty()) return v;
+  for (const int r : absent)
+    if (!at(r).waits) v.culprits.push_back(r);
+  if (!v.culprits.empty()) return v;
+  // All wait, in different calls: the smaller party is at fault, if there is one.
+  v.what = finding::mismatch;
+  const std::size_t waiting = static_cast<std::size_t>(std::ranges::count_if(v.positions, &position::waits));
+  if (absent.size() * 2 < waiting) v.culprits.assign(absent.begin(), absent.end());
+  if (v.culprits.empty()) {
+    std::map<std::pair<std::uint16_t, std::uint64_t>, std::vector<int>> parties;
+    for (const position& p : v.positions)
+      if (p.waits) parties[{p.at->what.context, p.at->what.sequence}].push_back(p.rank);
+    const auto smallest = std::ranges::min_element(parties, {}, [](const auto& party) { return party.second.size(); });
+    if (smallest != parties.end() && smallest->second.size() * 2 < waiting) v.culprits = smallest->second;
+  }
+  return v;
+}
+
+}  // namespace tutti::flight_tool
