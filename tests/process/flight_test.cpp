@@ -151,7 +151,7 @@ TEST_CASE("tutti-flight: a world dumps on request, and a folder that nobody can 
   refused.start(c);
   const auto why = refused.wait(std::chrono::seconds{60}).at(0);
   CHECK(why.status == 1);
-  CHECK(occurrences(why.out, "TUTTI_FLIGHT_DIR '/proc/nowhere' is no folder that this rank can write to") >= 1);
+  CHECK(occurrences(why.out, "TUTTI_FLIGHT_DIR \"/proc/nowhere\" is no folder that this rank can write to") >= 1);
 }
 
 TEST_CASE("tutti-flight: mistakes on its command line are refused, with status 2") {

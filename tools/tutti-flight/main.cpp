@@ -9,12 +9,14 @@
 
 #include <tutti/watch/dump.hpp>
 
+#include "tutti-flight/trace.hpp"
 #include "tutti-flight/verdict.hpp"
 
 namespace {
 
 constexpr const char* help =
     R"(usage: tutti-flight [options] FOLDER
+       tutti-flight --merge-trace FOLDER
 
 Says which rank of a job is stuck, or was when the job failed, in which call and
 since when, from the recordings that the ranks keep in FOLDER (tutti-run --flight
@@ -24,6 +26,8 @@ FOLDER, or TUTTI_FLIGHT_DIR=FOLDER). The job may still run.
   --dump               also write flight_<rank> and rank_<rank>.json for every
                        rank, as at a failure: for torchfrtrace, and for people
   --patience SECONDS   waits shorter than this are normal (default: 1)
+  --merge-trace        write the traces of all ranks (tutti-run --trace FOLDER, or
+                       TUTTI_TRACE_DIR) as FOLDER/trace.json, on one clock
   -h, --help           show this text
 
 Exit status: 0 if nothing is stuck, 1 if a rank is or the job has failed,
@@ -34,13 +38,14 @@ Exit status: 0 if nothing is stuck, 1 if a rank is or the job has failed,
 
 int main(int argc, char** argv) {
   using namespace tutti::flight_tool;
-  enum : int { json = 256, dump, patience };
+  enum : int { json = 256, dump, patience, merge };
   static constexpr option known[] = {{"json", no_argument, nullptr, json},
                                      {"dump", no_argument, nullptr, dump},
                                      {"patience", required_argument, nullptr, patience},
+                                     {"merge-trace", no_argument, nullptr, merge},
                                      {"help", no_argument, nullptr, 'h'},
                                      {nullptr, 0, nullptr, 0}};
-  bool as_json = false, dumps = false;
+  bool as_json = false, dumps = false, merges = false;
   double seconds = 1;
   const auto refuse = [](const std::string& why) {
     std::fprintf(stderr, "tutti-flight: %s (see tutti-flight --help)\n", why.c_str());
@@ -53,6 +58,9 @@ int main(int argc, char** argv) {
         break;
       case dump:
         dumps = true;
+        break;
+      case merge:
+        merges = true;
         break;
       case patience: {
         const std::string_view value = optarg;
@@ -72,6 +80,12 @@ int main(int argc, char** argv) {
   }
   if (argc - optind != 1) return refuse("give one folder");
   try {
+    if (merges) {
+      const merged_trace made = merge_traces(argv[optind]);
+      std::printf("%s: %zu ranks, %zu events; open it with ui.perfetto.dev or chrome://tracing\n", made.path.c_str(),
+                  made.ranks, made.events);
+      return 0;
+    }
     const recorded_world w = load(argv[optind]);
     if (dumps)
       for (const recorded_rank& r : w.ranks) {

@@ -41,6 +41,10 @@ on any machine, however the job ends.
                       rank sees its own only (CUDA_VISIBLE_DEVICES), as device 0
   --flight FOLDER     every rank keeps its last calls there, for tutti-flight,
                       which says which rank is stuck (TUTTI_FLIGHT_DIR)
+  --trace FOLDER      every rank writes its operations there, as a trace for
+                      Perfetto (TUTTI_TRACE_DIR)
+  --metrics FOLDER    every rank writes metrics for Prometheus there
+                      (TUTTI_METRICS_DIR)
   --timeout SECONDS   end the job after this time
   --settle SECONDS    after the first failure, leave the other ranks this time
                       to end by themselves and say why (default: 1)
@@ -197,6 +201,8 @@ options parse_options(int argc, char** argv) {
     bind,
     devices,
     flight,
+    trace,
+    metrics,
     timeout,
     settle,
     grace,
@@ -217,6 +223,8 @@ options parse_options(int argc, char** argv) {
                                     option{"bind", required_argument, nullptr, bind},
                                     option{"devices", required_argument, nullptr, devices},
                                     option{"flight", required_argument, nullptr, flight},
+                                    option{"trace", required_argument, nullptr, trace},
+                                    option{"metrics", required_argument, nullptr, metrics},
                                     option{"timeout", required_argument, nullptr, timeout},
                                     option{"settle", required_argument, nullptr, settle},
                                     option{"grace", required_argument, nullptr, grace},
@@ -306,6 +314,12 @@ options parse_options(int argc, char** argv) {
         break;
       case flight:
         result.environment.push_back("TUTTI_FLIGHT_DIR=" + absolute_folder("--flight", value));
+        break;
+      case trace:
+        result.environment.push_back("TUTTI_TRACE_DIR=" + absolute_folder("--trace", value));
+        break;
+      case metrics:
+        result.environment.push_back("TUTTI_METRICS_DIR=" + absolute_folder("--metrics", value));
         break;
       case timeout:
         result.timeout = duration("--timeout", value);

@@ -52,7 +52,9 @@ struct init_options {
 
   /// Folder for the flight recorder of this world (docs/slow_or_stuck.md); else TUTTI_FLIGHT_DIR. Made if need be.
   std::string flight = {};
-  int flight_signal = 0;  ///< signal on which the flight recorder is dumped there; else TUTTI_FLIGHT_SIGNAL
+  std::string trace = {};    ///< folder for the trace of this rank's operations; else TUTTI_TRACE_DIR
+  std::string metrics = {};  ///< folder for this rank's metrics; else TUTTI_METRICS_DIR
+  int flight_signal = 0;     ///< signal on which the flight recorder is dumped there; else TUTTI_FLIGHT_SIGNAL
 
   /// Overrides os::memory_domain(), so that ranks of one machine act like those of several.
   std::string memory_domain = {};

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -18,16 +19,20 @@
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/hash.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/core/text.hpp>
+#include <tutti/os/ticks.hpp>
 #include <tutti/transport/rank_info.hpp>
 #include <tutti/watch/flight_recorder.hpp>
+#include <tutti/watch/layout.hpp>
+#include <tutti/watch/metrics_file.hpp>
+#include <tutti/watch/trace_file.hpp>
 
 namespace tutti::detail {
 
-/// Folder and signal for the dumps of a flight recorder, as the options or the environment say.
-struct flight_options {
-  std::string folder;  ///< empty: only on request
-  int signal = 0;      ///< 0: none
+/// Folders for what can be seen from outside, as the options or the environment say; empty: none.
+struct watch_options {
+  std::string flight, trace, metrics;
 };
 
 /// Returns the number of a signal that is named as USR2, SIGUSR2 or 12; 0 for any other text.
@@ -41,32 +46,42 @@ inline int signal_of(std::string_view text) noexcept {
   return 0;
 }
 
-/// Reads the options and TUTTI_FLIGHT_DIR and TUTTI_FLIGHT_SIGNAL, makes the folder, and handles the signal. Throws
+/// Returns the folder of an option or, if that is empty, of a variable, and makes it. Throws usage_error.
+template <variable_lookup Get>
+std::string folder_of(const std::string& option, const char* option_name, const char* variable, const Get& get) {
+  const std::string folder = option.empty() ? std::string(get(variable).value_or("")) : option;
+  if (folder.empty()) return folder;
+  std::error_code why;
+  std::filesystem::create_directories(folder, why);
+  if (!why && ::access(folder.c_str(), W_OK | X_OK) != 0) why = {errno, std::generic_category()};
+  if (why)
+    throw usage_error((option.empty() ? std::string(variable) : std::string("init_options::") + option_name) + " " +
+                      detail::quoted(folder) + " is no folder that this rank can write to: " + why.message());
+  return folder;
+}
+
+/// Makes a signal dump the flight recorders, if an option or TUTTI_FLIGHT_SIGNAL asks for it. Throws usage_error.
+template <variable_lookup Get>
+void dump_on_signal(const init_options& options, bool has_folder, const Get& get) {
+  const bool own = options.flight_signal != 0;
+  const std::string text =
+      own ? std::to_string(options.flight_signal) : std::string(get("TUTTI_FLIGHT_SIGNAL").value_or(""));
+  if (text.empty()) return;
+  const std::string source = (own ? "init_options::flight_signal " : "TUTTI_FLIGHT_SIGNAL ") + detail::quoted(text);
+  if (!has_folder) throw usage_error(source + " needs a folder to dump into: set TUTTI_FLIGHT_DIR as well");
+  const int signal = signal_of(text);
+  if (signal <= 0) throw usage_error(source + " is no signal; write USR1, USR2, HUP, QUIT, WINCH or a number");
+  watch::flight_recorder::dump_on(signal);
+}
+
+/// Reads the options and TUTTI_FLIGHT_DIR, TUTTI_TRACE_DIR, TUTTI_METRICS_DIR and TUTTI_FLIGHT_SIGNAL. Throws
 /// usage_error.
 template <variable_lookup Get>
-flight_options flight_options_of(const init_options& options, const Get& get) {
-  flight_options chosen;
-  const bool own = !options.flight.empty();
-  chosen.folder = own ? options.flight : std::string(get("TUTTI_FLIGHT_DIR").value_or(""));
-  const std::string text = options.flight_signal != 0 ? std::to_string(options.flight_signal)
-                                                      : std::string(get("TUTTI_FLIGHT_SIGNAL").value_or(""));
-  const char* const source = options.flight_signal != 0 ? "init_options::flight_signal " : "TUTTI_FLIGHT_SIGNAL ";
-  if (chosen.folder.empty()) {
-    if (!text.empty())
-      throw usage_error(source + detail::quoted(text) + " needs a folder to dump into: set TUTTI_FLIGHT_DIR as well");
-    return chosen;
-  }
-  std::error_code why;
-  std::filesystem::create_directories(chosen.folder, why);
-  if (!why && ::access(chosen.folder.c_str(), W_OK | X_OK) != 0) why = {errno, std::generic_category()};
-  if (why)
-    throw usage_error((own ? "init_options::flight " : "TUTTI_FLIGHT_DIR ") + detail::quoted(chosen.folder) +
-                      " is no folder that this rank can write to: " + why.message());
-  if (text.empty()) return chosen;
-  chosen.signal = signal_of(text);
-  if (chosen.signal <= 0)
-    throw usage_error(source + detail::quoted(text) + " is no signal; write USR1, USR2, HUP, QUIT, WINCH or a number");
-  watch::flight_recorder::dump_on(chosen.signal);
+watch_options watch_options_of(const init_options& options, const Get& get) {
+  watch_options chosen{folder_of(options.flight, "flight", "TUTTI_FLIGHT_DIR", get),
+                       folder_of(options.trace, "trace", "TUTTI_TRACE_DIR", get),
+                       folder_of(options.metrics, "metrics", "TUTTI_METRICS_DIR", get)};
+  dump_on_signal(options, !chosen.flight.empty(), get);
   return chosen;
 }
 
@@ -89,12 +104,39 @@ duration stall_warning_of(const init_options& options, const Get& get) {
 }
 
 /// Returns the place of the recording of a world that this process has joined. Counts the worlds of this process.
-inline watch::flight_place flight_place_of(const flight_options& chosen, const roster& all, std::string job) {
+inline watch::flight_place flight_place_of(const watch_options& chosen, const roster& all, std::string job) {
   static std::atomic<std::uint32_t> worlds{0};
   std::uint64_t world = fnv(fnv_start, job);
   for (const rank_info& p : all) world = mix(fnv(world, p.host), mix(static_cast<std::uint64_t>(p.pid), p.start_time));
   const std::uint32_t number = ++worlds;
-  return {chosen.folder, std::move(job), mix(world, number), number};
+  return {chosen.flight, std::move(job), mix(world, number), number};
+}
+
+/// Makes the files of a rank's world. A folder that takes none is warned of: the world is there already.
+inline void start_watching(const watch_options& chosen, const roster& all, std::string job,
+                           watch::flight_recorder& recorder) {
+  const watch::flight_place place = flight_place_of(chosen, all, std::move(job));
+  const auto attempt = [](const char* what, auto make) {
+    try {
+      make();
+    } catch (const error& e) {
+      log(log_level::warning, std::string(what) + " of this rank has no file: " + e.what());
+    }
+  };
+  attempt("the flight recorder", [&] { recorder.keep_in(place); });
+  const watch::recording_head& head = recorder.memory().head;
+  const std::int64_t now = os::read_clocks().wall;
+  if (!chosen.trace.empty())
+    attempt("the trace", [&] {
+      recorder.send_to(std::make_unique<watch::trace_file>(chosen.trace, head.rank, place.number,
+                                                           std::string(watch::text_of(head.host)),
+                                                           std::string(watch::text_of(head.boot)), now));
+    });
+  if (!chosen.metrics.empty())
+    attempt("the metrics", [&] {
+      recorder.send_to(
+          std::make_unique<watch::metrics_file>(chosen.metrics, head.rank, head.size, place.number, place.job, now));
+    });
 }
 
 }  // namespace tutti::detail

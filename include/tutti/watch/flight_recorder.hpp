@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include <tutti/os/shm_mapping.hpp>
 #include <tutti/os/ticks.hpp>
 #include <tutti/watch/layout.hpp>
+#include <tutti/watch/operation_sink.hpp>
 #include <tutti/watch/record.hpp>
 
 namespace tutti::watch {
@@ -50,7 +52,7 @@ class flight_recorder {
   /// Records an operation that is issued now. Returns its id.
   [[gnu::always_inline]] std::uint64_t issue(const issued_operation& o, const std::source_location& where) noexcept {
     record* at = &slot(++next_);
-    if (at->in_flight()) [[unlikely]]
+    if (at->is_kept(kept_)) [[unlikely]]
       at = &step_over();
     at->write(next_, os::ticks_now(), site_of(where), o);
     return next_;
@@ -77,9 +79,18 @@ class flight_recorder {
   /// Records the members of a group, as world ranks; none of the world itself, which has all.
   TUTTI_DECL void note_group(std::uint32_t context, std::span<const int> members) noexcept;
 
-  /// Reads the clocks again from time to time, and dumps when a signal has asked for it. Called by each tick.
+  /// Gives all operations of this world to a receiver, once they have ended: from then on, records are not overwritten
+  /// before. Called before the first operation.
+  TUTTI_DECL void send_to(std::unique_ptr<operation_sink> sink);
+
+  /// Reads the clocks again from time to time, passes operations on, and dumps when a signal has asked for it. Called
+  /// by each tick.
   void tick(deadline now) noexcept {
     if (now - read_at_ >= std::chrono::seconds(1)) read_clocks(now);
+    if (!sinks_.empty() && now - drained_at_ >= std::chrono::milliseconds(100)) {
+      drained_at_ = now;
+      drain();
+    }
     if (signals_.load(std::memory_order_relaxed) != signals_seen_) [[unlikely]]
       dump_for_signal();
   }
@@ -110,11 +121,14 @@ class flight_recorder {
     const known_site& k = known_[place];
     return k.file == file && k.line == line ? k.index : find_site(where, place);
   }
-  /// Returns the next record of no operation in flight; after many, one of an operation in flight.
+  /// Returns the next record that may be overwritten; after many, one of an operation in flight.
   TUTTI_DECL record& step_over() noexcept;
   TUTTI_DECL std::uint16_t find_site(const std::source_location& where, std::size_t place) noexcept;
   TUTTI_DECL void read_clocks(deadline now) noexcept;
   TUTTI_DECL void fail(const status& how) noexcept;
+  TUTTI_DECL void drain() noexcept;
+  template <class Call>
+  void send(Call call) noexcept;
   TUTTI_DECL void dump_for_signal() noexcept;
   TUTTI_DECL void dump_in_place(const char* reason) noexcept;
 
@@ -122,9 +136,11 @@ class flight_recorder {
 
   recording* memory_;
   std::uint64_t next_ = 0;
+  std::uint32_t kept_ = record::in_flight;
   bool failed_ = false;
   std::vector<known_site> known_;  // a table by hash
-  deadline read_at_{};
+  deadline read_at_{}, drained_at_{};
+  std::vector<std::unique_ptr<operation_sink>> sinks_;
   std::uint32_t signals_seen_ = signals_.load(std::memory_order_relaxed);
   ::tutti::detail::origin maker_;
   os::shm_mapping mapped_;

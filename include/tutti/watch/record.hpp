@@ -137,10 +137,14 @@ class alignas(64) record {
   }
 
   [[nodiscard]] std::uint64_t id() const noexcept { return words_[0].load(std::memory_order_acquire); }
-  [[nodiscard]] bool in_flight() const noexcept {
-    const auto state = static_cast<progress>(get(6) >> 16U & 0xffU);
-    return state == progress::scheduled || state == progress::started;
+  /// States that must not be overwritten, from `scheduled` on: those of operations in flight, or of all that nobody has
+  /// taken yet.
+  static constexpr std::uint32_t in_flight = 2, not_taken = 4;
+  [[nodiscard]] bool is_kept(std::uint32_t states) const noexcept {
+    return ((static_cast<std::uint32_t>(get(6) >> 16U) - 1U) & 0xffU) < states;
   }
+  [[nodiscard]] bool is_ended_and_not_taken() const noexcept { return is_kept(not_taken) && !is_kept(in_flight); }
+  void note_taken() noexcept { put(6, get(6) | taken); }
   /// Returns the operation; one with the id 0 if there is none, or if it was replaced meanwhile.
   [[nodiscard]] operation read() const noexcept {
     operation o;
@@ -157,7 +161,7 @@ class alignas(64) record {
     o.sequence = place & issued_operation::most_sequence;
     o.context = static_cast<std::uint16_t>(place >> 48U);
     o.site = static_cast<std::uint16_t>(site);
-    o.state = static_cast<progress>(site >> 16U & 0xffU);
+    o.state = static_cast<progress>(site >> 16U & 0x7fU);
     o.result = static_cast<errc>(site >> 24U & 0xffU);
     o.via = static_cast<algorithm>(site >> 32U & 0xffU);
     o.type = static_cast<dtype>(site >> 40U & 0xffU);
@@ -169,6 +173,8 @@ class alignas(64) record {
   }
 
  private:
+  static constexpr std::uint64_t taken = std::uint64_t{0x80} << 16U;
+
   [[nodiscard]] std::uint64_t get(std::size_t i) const noexcept { return words_[i].load(std::memory_order_relaxed); }
   void put(std::size_t i, std::uint64_t value) noexcept { words_[i].store(value, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t with(progress state, errc how) const noexcept {

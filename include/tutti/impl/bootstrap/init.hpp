@@ -34,7 +34,6 @@
 #include <tutti/bootstrap/watch_options.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/log.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/tcp/secure_channel.hpp>
@@ -218,15 +217,6 @@ struct joined_world {
   std::string job;
 };
 
-/// Keeps a recording at its place; without a folder that takes it, in memory.
-inline void record_into(const watch::flight_place& place, watch::flight_recorder& recorder) {
-  try {
-    recorder.keep_in(place);
-  } catch (const error& e) {
-    log(log_level::warning, std::string("the flight recorder has no file: ") + e.what());
-  }
-}
-
 template <class Link>
 std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
   links<Link> found;
@@ -316,7 +306,7 @@ communicator<Backend> make_world(const init_options& options, process_count coun
   using link = typename Backend::transport_type;
   deferred_error own;
   const algo::tuning table = own.noting([&] { return load_tuning(options, process_variable); });
-  const auto flight = own.noting([&] { return flight_options_of(options, process_variable); });
+  const watch_options watched = own.noting([&] { return watch_options_of(options, process_variable); });
   const duration stalls_after = own.noting([&] { return stall_warning_of(options, process_variable); });
   auto joined = join_world<link>(options, count, table.hash(), std::move(own));
   auto& way = *joined.link;
@@ -325,7 +315,7 @@ communicator<Backend> make_world(const init_options& options, process_count coun
   auto d = std::make_shared<driver<link>>(home, std::move(joined.link));
   d->tune(table);
   d->warn_after(stalls_after);
-  record_into(flight_place_of(flight, d->link().peers(), std::move(joined.job)), d->recorder());
+  start_watching(watched, d->link().peers(), std::move(joined.job), d->recorder());
   if (joined.place) {
     using both = std::pair<std::shared_ptr<driver<link>>, std::shared_ptr<os::fd>>;
     auto kept = std::make_shared<both>(std::move(d), std::move(joined.place));

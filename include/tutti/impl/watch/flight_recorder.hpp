@@ -48,7 +48,11 @@ TUTTI_DECL flight_recorder::flight_recorder(int rank, int size) : known_(site_pl
 }
 
 TUTTI_DECL flight_recorder::~flight_recorder() {
-  if (maker_.inherited()) return;
+  if (maker_.inherited()) {
+    for (auto& sink : sinks_) static_cast<void>(sink.release());  // its file is the parent's
+    return;
+  }
+  if (!sinks_.empty()) drain();
   memory_->head.last.write(os::read_clocks());
   memory_->head.left.store(os::ticks_now(), std::memory_order_release);
 }
@@ -99,8 +103,45 @@ TUTTI_DECL void flight_recorder::note_group(std::uint32_t context, std::span<con
 
 TUTTI_DECL record& flight_recorder::step_over() noexcept {
   constexpr int most = 64;
-  for (int i = 0; i < most && slot(next_).in_flight(); ++i) ++next_;
-  return slot(next_);
+  for (int i = 0;; ++i, ++next_) {
+    record& r = slot(next_);
+    if (kept_ == record::not_taken && r.is_ended_and_not_taken()) drain();
+    if (i == most || !r.is_kept(record::in_flight)) return r;
+  }
+}
+
+TUTTI_DECL void flight_recorder::send_to(std::unique_ptr<operation_sink> sink) {
+  sinks_.push_back(std::move(sink));
+  kept_ = record::not_taken;
+}
+
+TUTTI_DECL void flight_recorder::drain() noexcept {
+  const os::clock_reading now = os::read_clocks();
+  const os::tick_scale scale{memory_->head.first.read(), now};
+  // Ids ascend from the slot after the newest one on, but for operations that were stepped over.
+  for (std::uint64_t i = 1; i <= recording::records_kept; ++i) {
+    record& r = slot(next_ + i);
+    if (!r.is_ended_and_not_taken()) continue;
+    const operation o = r.read();
+    r.note_taken();
+    const auto wall = [&](std::uint64_t ticks) { return ticks == 0 ? scale.wall(o.issued) : scale.wall(ticks); };
+    send([&](operation_sink& s) {
+      s.take(o, wall(o.issued), wall(o.started), wall(o.ended), memory_->sites[o.site % recording::most_sites]);
+    });
+  }
+  send([&](operation_sink& s) { s.end_batch(now.wall); });
+}
+
+template <class Call>
+void flight_recorder::send(Call call) noexcept {
+  for (auto& sink : sinks_) {
+    try {
+      if (sink) call(*sink);
+    } catch (const std::exception& e) {
+      sink.reset();
+      ::tutti::detail::log(log_level::warning, e.what());
+    }
+  }
 }
 
 TUTTI_DECL std::uint16_t flight_recorder::find_site(const std::source_location& where, std::size_t place) noexcept {

@@ -1,0 +1,128 @@
+#pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <tutti/config.hpp>
+#include <tutti/os/throw_errno.hpp>
+#include <tutti/watch/json_writer.hpp>
+#include <tutti/watch/trace_file.hpp>
+
+namespace tutti::watch {
+
+namespace detail {
+
+TUTTI_DECL std::string quoted_json(std::string_view t) {
+  json_writer w;
+  std::string text = w.text(t).finish();
+  text.pop_back();
+  return text;
+}
+
+}  // namespace detail
+
+TUTTI_DECL std::string trace_path(const std::string& folder, int rank, std::uint32_t number) {
+  const std::string name = "trace_" + std::to_string(rank) + (number > 1 ? ".world" + std::to_string(number) : "");
+  return (std::filesystem::path(folder) / (name + ".json")).string();
+}
+
+TUTTI_DECL trace_file::trace_file(const std::string& folder, int rank, std::uint32_t number, const std::string& host,
+                                  const std::string& boot, std::int64_t now)
+    : path_(trace_path(folder, rank, number)), base_(now / day * day), rank_(rank) {
+  ::unlink(path_.c_str());  // an earlier job's file may still be read
+  file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file_) os::throw_errno(errno, "cannot create " + path_);
+  const std::string process = R"("pid":)" + std::to_string(rank) + R"(,"tid":0)";
+  waiting_ =
+      "[\n"
+      R"({"name":"process_name","ph":"M",)" +
+      process + R"(,"args":{"name":)" + detail::quoted_json("rank " + std::to_string(rank) + " (" + host + ")") +
+      R"(,"base_ns":")" + std::to_string(base_) + R"(","boot":)" + detail::quoted_json(boot) + "}},\n" +
+      R"({"name":"process_sort_index","ph":"M",)" + process + R"(,"args":{"sort_index":)" + std::to_string(rank) + "}}";
+  write_out();
+}
+
+TUTTI_DECL trace_file::~trace_file() {
+  try {
+    waiting_ += "\n]\n";
+    write_out();
+  } catch (const std::exception&) {  // the array needs no end
+  }
+}
+
+TUTTI_DECL void trace_file::take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,
+                                 const call_site& site) {
+  const std::size_t thread = thread_for(issued, ended);
+  slice(o.call.name(), o.call.is_message() ? "message" : "collective", thread, issued, ended);
+  const std::uint64_t bytes = o.count * o.element_bytes;
+  waiting_ += R"(,"args":{"sequence":)" + std::to_string(o.sequence) + R"(,"group":)" + std::to_string(o.context) +
+              R"(,"count":)" + std::to_string(o.count) + R"(,"bytes":)" + std::to_string(bytes) + R"(,"dtype":)" +
+              detail::quoted_json(tutti::name(o.type)) + R"(,"algorithm":")" + tutti::name(o.via) + '"';
+  if (o.reduction) waiting_ += std::string(R"(,"reduction":")") + tutti::name(*o.reduction) + '"';
+  if (o.other >= 0) waiting_ += (o.call.is_message() ? R"(,"peer":)" : R"(,"root":)") + std::to_string(o.other);
+  if (o.call.is_message()) waiting_ += R"(,"tag":)" + std::to_string(o.tag);
+  if (site.line != 0)
+    waiting_ += R"(,"at":)" + detail::quoted_json(std::string(text_of(site.file)) + ":" + std::to_string(site.line));
+  if (o.state == progress::failed)
+    waiting_ += R"(,"error":)" + detail::quoted_json(category().message(static_cast<int>(o.result)));
+  waiting_ += "}}";
+  // Until then nobody else had come, or the operation waited for its turn.
+  if (started > issued && started < ended) {
+    slice("wait", "wait", thread, issued, started);
+    waiting_ += '}';
+  }
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  if (waiting_.size() >= enough) write_out();
+}
+
+TUTTI_DECL void trace_file::end_batch(std::int64_t) { write_out(); }
+
+TUTTI_DECL void trace_file::slice(std::string_view name, std::string_view category, std::size_t thread,
+                                  std::int64_t from, std::int64_t until) {
+  waiting_ += ",\n{\"ts\":";
+  time(from - base_);
+  waiting_ += R"(,"dur":)";
+  time((std::max)(until - from, std::int64_t{0}));
+  waiting_ += R"(,"ph":"X","pid":)" + std::to_string(rank_) + R"(,"tid":)" + std::to_string(thread) + R"(,"cat":")";
+  waiting_ += category;
+  waiting_ += R"(","name":")";
+  waiting_ += name;
+  waiting_ += '"';
+}
+
+TUTTI_DECL void trace_file::time(std::int64_t at) {
+  char text[40];
+  const int n = std::snprintf(text, sizeof text, "%lld.%03lld", static_cast<long long>(at / 1000),
+                              static_cast<long long>(at % 1000));
+  waiting_.append(text, static_cast<std::size_t>(n));
+}
+
+TUTTI_DECL std::size_t trace_file::thread_for(std::int64_t from, std::int64_t until) {
+  std::size_t t = 0;
+  while (t < ends_.size() && ends_[t] > from) ++t;
+  if (t == ends_.size()) ends_.push_back(0);
+  ends_[t] = until;
+  return t;
+}
+
+TUTTI_DECL void trace_file::write_out() {
+  std::string_view left = waiting_;
+  while (!left.empty()) {
+    const ::ssize_t n = ::write(file_.native(), left.data(), left.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) os::throw_errno(errno, "cannot write " + path_);
+    left.remove_prefix(static_cast<std::size_t>(n));
+  }
+  waiting_.clear();
+}
+
+}  // namespace tutti::watch

@@ -1,0 +1,235 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <source_location>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/error.hpp>
+#include <tutti/watch/flight_recorder.hpp>
+#include <tutti/watch/metrics_file.hpp>
+#include <tutti/watch/trace_file.hpp>
+
+#include "support/temporary_directory.hpp"
+
+namespace {
+
+using namespace tutti::watch;
+using nlohmann::json;
+using tutti::dtype;
+using tutti::errc;
+
+std::uint64_t issue(flight_recorder& r, std::uint64_t sequence, const char* call = "all_reduce") {
+  return r.issue(issued_operation{call_kind::of(call), 1000, 4, dtype::f32}.place(sequence, 0, tutti::algorithm::ring),
+                 std::source_location::current());
+}
+std::string text_of_file(const std::string& path) {
+  std::ifstream file{path};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+/// Counts what it is given.
+struct counting final : operation_sink {
+  std::vector<std::uint64_t>& taken;
+  explicit counting(std::vector<std::uint64_t>& t) : taken(t) {}
+  void take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,
+            const call_site&) override {
+    CHECK(issued <= started);
+    CHECK(started <= ended);
+    taken.push_back(o.sequence);
+  }
+  void end_batch(std::int64_t) override {}
+};
+
+TEST_CASE("operation_sink: gets each operation once, also of more than the recorder holds, and none before its end") {
+  std::vector<std::uint64_t> taken;
+  constexpr std::uint64_t calls = 3 * recording::records_kept + 17;
+  {
+    flight_recorder r{0, 2};
+    r.send_to(std::make_unique<counting>(taken));
+    const auto long_one = issue(r, 0);
+    for (std::uint64_t n = 1; n <= calls; ++n) r.ended_at_once(issue(r, n));
+    CHECK(std::ranges::find(taken, 0U) == taken.end());
+    CHECK(taken.size() >= calls - recording::records_kept);
+    r.ended(long_one, {});
+  }
+  CHECK(taken.size() == calls + 1);
+  CHECK(std::set<std::uint64_t>(taken.begin(), taken.end()).size() == calls + 1);
+}
+
+TEST_CASE("operation_sink: a tick passes operations on") {
+  std::vector<std::uint64_t> taken;
+  flight_recorder r{0, 2};
+  r.send_to(std::make_unique<counting>(taken));
+  r.ended_at_once(issue(r, 1));
+  r.tick(tutti::clock::now());
+  CHECK(taken.size() == 1);
+}
+
+TEST_CASE("operation_sink: one that fails is let go, and the recorder goes on") {
+  struct failing final : operation_sink {
+    void take(const operation&, std::int64_t, std::int64_t, std::int64_t, const call_site&) override {
+      throw std::runtime_error{"the disk is full"};
+    }
+    void end_batch(std::int64_t) override {}
+  };
+  static int heard;
+  heard = 0;
+  const auto before = tutti::set_log_handler([](const tutti::log_record&) noexcept { ++heard; });
+  {
+    flight_recorder r{0, 2};
+    r.send_to(std::make_unique<failing>());
+    for (std::uint64_t n = 1; n < 10000; ++n) r.ended_at_once(issue(r, n));
+  }
+  tutti::set_log_handler(before);
+  CHECK(heard == 1);
+}
+
+TEST_CASE(
+    "trace_file: an array of events by the rules of the format, one a line, of which no two on a thread overlap") {
+  const tutti_test::temporary_directory folder;
+  const auto now = tutti::os::read_clocks().wall;
+  const std::string path = trace_path(folder.path().string(), 3, 1);
+  CHECK(path == folder.file("trace_3.json"));
+  call_site site;
+  site.line = 88;
+  put_text(site.file, "/src/\"train\".cpp");
+  operation o;
+  o.call = call_kind::of("all_reduce");
+  o.state = progress::completed;
+  o.count = 1000;
+  o.element_bytes = 4;
+  o.type = dtype::f32;
+  o.reduction = tutti::reduction_kind::max;
+  {
+    trace_file t{folder.path().string(), 3, 1, "host \"b\"", "boot", now};
+    o.sequence = 41;
+    t.take(o, now, now + 2000, now + 5000, site);
+    o.sequence = 42;
+    t.take(o, now + 3000, now + 3000, now + 9000, site);  // overlaps with the first
+    o.call = call_kind::of("recv");
+    o.state = progress::failed;
+    o.result = errc::peer_lost;
+    o.other = 1;
+    t.take(o, now + 9500, now + 9500, now + 9500, call_site{});
+    t.end_batch(now);
+    // As a reader would find it if the rank were killed now: the array needs no end.
+    const auto early = json::parse(text_of_file(path) + "]");
+    CHECK(early.size() == 6);
+  }
+  const auto events = json::parse(text_of_file(path));
+  REQUIRE(events.size() == 6);
+  CHECK(events[0]["ph"] == "M");
+  CHECK(events[0]["args"]["name"] == "rank 3 (host \"b\")");
+  const auto base = std::stoll(events[0]["args"]["base_ns"].get<std::string>());
+  CHECK(base <= now);
+  CHECK(now - base < trace_file::day);
+  for (std::size_t i = 2; i < events.size(); ++i) {
+    CHECK(events[i]["ph"] == "X");
+    CHECK(events[i]["pid"] == 3);
+    CHECK(events[i]["dur"] >= 0);
+  }
+  CHECK(events[2]["name"] == "all_reduce");
+  CHECK(events[2]["ts"].get<double>() == doctest::Approx(static_cast<double>(now - base) / 1e3));
+  CHECK(events[2]["dur"] == 5.0);
+  CHECK(events[2]["args"]["sequence"] == 41);
+  CHECK(events[2]["args"]["bytes"] == 4000);
+  CHECK(events[2]["args"]["reduction"] == "max");
+  CHECK(events[2]["args"]["at"] == "/src/\"train\".cpp:88");
+  CHECK(events[3]["name"] == "wait");
+  CHECK(events[3]["dur"] == 2.0);
+  CHECK(events[3]["tid"] == events[2]["tid"]);
+  CHECK(events[4]["tid"] != events[2]["tid"]);
+  CHECK(events[5]["args"]["error"] == "peer lost");
+  CHECK(events[5]["args"]["peer"] == 1);
+  CHECK_THROWS_AS(trace_file("/nowhere/at/all", 0, 1, "", "", now), tutti::error);
+}
+
+/// The samples of a text in Prometheus' format, by name and labels; checks its rules.
+std::map<std::string, double> samples_of(const std::string& text) {
+  const std::regex sample{R"re(([a-z_]+)(\{([a-z_]+="([^"\\\n]|\\.)*",?)*\}) ([-+.e0-9]+))re"};
+  std::map<std::string, std::string> types;
+  std::map<std::string, double> found;
+  std::set<std::string> helped;
+  std::istringstream lines{text};
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    std::istringstream words{line};
+    std::string hash, what, name, rest;
+    if (line.starts_with("# ")) {
+      words >> hash >> what >> name;
+      std::getline(words, rest);
+      if (what == "HELP") CHECK(helped.insert(name).second);
+      if (what == "TYPE") types[name] = rest.substr(1);
+      continue;
+    }
+    std::smatch m;
+    REQUIRE(std::regex_match(line, m, sample));
+    std::string base = m[1];
+    for (const std::string part : {"_bucket", "_sum", "_count"})
+      if (base.ends_with(part) && types.contains(base.substr(0, base.size() - part.size())))
+        base.resize(base.size() - part.size());
+    REQUIRE(types.contains(base));
+    CHECK(helped.contains(base));
+    CHECK(base.starts_with("tutti_"));
+    CHECK(base.ends_with("_total") == (types[base] == "counter"));
+    CHECK(found.emplace(std::string(m[1]) + std::string(m[2]), std::stod(m[5])).second);
+  }
+  return found;
+}
+
+TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' format") {
+  const tutti_test::temporary_directory folder;
+  const std::string path = metrics_path(folder.path().string(), 2, 1);
+  CHECK(path == folder.file("tutti_rank_2.prom"));
+  constexpr std::int64_t ms = 1'000'000;
+  const std::int64_t now = 1'700'000'000'000 * ms;
+  operation o;
+  o.call = call_kind::of("all_reduce");
+  o.state = progress::completed;
+  o.count = 1000;
+  o.element_bytes = 4;
+  {
+    metrics_file m{folder.path().string(), 2, 4, 1, "a \"job\"\n", now};
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_ranks{rank="2"})") == 4);
+    m.take(o, now, now + 2 * ms, now + 5 * ms, {});
+    m.take(o, now, now, now, {});
+    o.state = progress::failed;
+    m.take(o, now, now, now + 2'000'000 * ms, {});
+    m.end_batch(now + 1000 * ms);  // too soon to write
+    CHECK(text_of_file(path).find("call=") == std::string::npos);
+    m.end_batch(now + 6000 * ms);
+    CHECK(text_of_file(path).find("call=") != std::string::npos);
+  }
+  const auto samples = samples_of(text_of_file(path));
+  const std::string labels = R"({rank="2",call="all_reduce"})";
+  CHECK(samples.at("tutti_operation_bytes_total" + labels) == 12000);
+  CHECK(samples.at("tutti_operation_failures_total" + labels) == 1);
+  CHECK(samples.at("tutti_operation_wait_seconds_total" + labels) == doctest::Approx(0.002));
+  CHECK(samples.at("tutti_operation_duration_seconds_count" + labels) == 3);
+  CHECK(samples.at("tutti_operation_duration_seconds_sum" + labels) == doctest::Approx(2000.005));
+  const auto within = [&](const char* limit) {
+    return samples.at(R"(tutti_operation_duration_seconds_bucket{rank="2",call="all_reduce",le=")" +
+                      std::string(limit) + "\"}");
+  };
+  CHECK(within("1e-05") == 1);
+  CHECK(within("0.01") == 2);
+  CHECK(within("100") == 2);
+  CHECK(within("+Inf") == 3);
+  CHECK(samples.at(R"(tutti_world_info{rank="2",job_name="a \"job\"\n"})") == 1);
+  CHECK(samples.at(R"(tutti_process_resident_memory_bytes{rank="2"})") > 0);
+}
+
+}  // namespace
