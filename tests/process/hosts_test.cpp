@@ -384,8 +384,10 @@ TEST_CASE("hosts: when the launcher is killed, nothing is left on any machine" *
   delays idle{"the launcher is killed: nothing runs any more"};
   for (int trial = 0; trial < kills(); ++trial) {
     CAPTURE(trial);
-    job running{machines.launcher(0, both + streaming())};
-    await_stream(running);
+    // None of them would notice by itself that others have ended.
+    job running{machines.launcher(0, both + script("echo ready $RANK; exec sleep 1000"))};
+    for (const char* rank : {"ready 0", "ready 1", "ready 2", "ready 3"})
+      REQUIRE_MESSAGE(running.await(rank), running.out());
     const long long killed = now_us();
     if (trial % 3 == 2) {  // the guard and all processes beside it
       for (const ::pid_t pid : machines.busy(0)) ::kill(pid, SIGKILL);
