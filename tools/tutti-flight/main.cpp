@@ -1,102 +1,65 @@
-#include <getopt.h>
-
-#include <charconv>
+// Says which rank of a job is stuck, from the recordings of its ranks:
+//   tutti-flight FOLDER
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <string_view>
-
 #include <tutti/watch/dump.hpp>
 
+#include "tutti-flight/load.hpp"
 #include "tutti-flight/trace.hpp"
 #include "tutti-flight/verdict.hpp"
 
 namespace {
 
-constexpr const char* help =
-    R"(usage: tutti-flight [options] FOLDER
-       tutti-flight --merge-trace FOLDER
+using namespace tutti::flight_tool;
 
-Says which rank of a job is stuck, or was when the job failed, in which call and
-since when, from the recordings that the ranks keep in FOLDER (tutti-run --flight
-FOLDER, or TUTTI_FLIGHT_DIR=FOLDER). The job may still run.
+int merge(const std::string& folder) {
+  const merged_trace made = merge_traces(folder);
+  std::printf("%s: %zu ranks, %zu events; open it with ui.perfetto.dev or chrome://tracing\n", made.path.c_str(),
+              made.ranks, made.events);
+  return 0;
+}
 
-  --json               print the verdict as JSON
-  --dump               also write flight_<rank> and rank_<rank>.json for every
-                       rank, as at a failure: for torchfrtrace, and for people
-  --patience SECONDS   waits shorter than this are normal (default: 1)
-  --merge-trace        write the traces of all ranks (tutti-run --trace FOLDER, or
-                       TUTTI_TRACE_DIR) as FOLDER/trace.json, on one clock
-  -h, --help           show this text
-
-Exit status: 0 if nothing is stuck, 1 if a rank is or the job has failed,
-2 for a mistake on the command line or a folder without recordings.
-)";
+void dump(const recorded_world& w, const std::string& folder) {
+  for (const recorded_rank& r : w.ranks) {
+    tutti::watch::flight f = r.flight;
+    f.reason = "tutti-flight";
+    tutti::watch::dump(f, folder);
+  }
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace tutti::flight_tool;
-  enum : int { json = 256, dump, patience, merge };
-  static constexpr option known[] = {{"json", no_argument, nullptr, json},
-                                     {"dump", no_argument, nullptr, dump},
-                                     {"patience", required_argument, nullptr, patience},
-                                     {"merge-trace", no_argument, nullptr, merge},
-                                     {"help", no_argument, nullptr, 'h'},
-                                     {nullptr, 0, nullptr, 0}};
-  bool as_json = false, dumps = false, merges = false;
-  double seconds = 1;
-  const auto refuse = [](const std::string& why) {
-    std::fprintf(stderr, "tutti-flight: %s (see tutti-flight --help)\n", why.c_str());
-    return 2;
-  };
-  for (int found = 0; (found = getopt_long(argc, argv, ":h", known, nullptr)) != -1;) {
-    switch (found) {
-      case json:
-        as_json = true;
-        break;
-      case dump:
-        dumps = true;
-        break;
-      case merge:
-        merges = true;
-        break;
-      case patience: {
-        const std::string_view value = optarg;
-        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-        if (error != std::errc{} || end != value.data() + value.size() || !(seconds >= 0) || seconds > 1e6)
-          return refuse("--patience wants a number of seconds, and got '" + std::string(value) + "'");
-        break;
-      }
-      case 'h':
-        std::fputs(help, stdout);
-        return 0;
-      case ':':
-        return refuse(std::string(argv[optind - 1]) + " wants a value");
-      default:
-        return refuse("unknown option " + std::string(argv[optind - 1]));
-    }
-  }
-  if (argc - optind != 1) return refuse("give one folder");
+  CLI::App app{
+      "Says which rank of a job is stuck, or was when the job failed, in which call and since when, from the\n"
+      "recordings that the ranks keep in a folder: tutti-run --flight FOLDER, or TUTTI_FLIGHT_DIR=FOLDER. The job may\n"
+      "still run. Exit status: 0 if nothing is stuck, 1 if a rank is or the job has failed, 2 for a mistake on the\n"
+      "command line or a folder without recordings."};
+  std::string folder;
+  bool json = false, dumps = false, merges = false;
+  double patience = 1;
+  app.add_option("folder", folder, "the folder of the recordings")->required();
+  app.add_flag("--json", json, "print the verdict as JSON");
+  app.add_flag("--dump", dumps, "also write flight_<rank>, for torchfrtrace, and rank_<rank>.json for every rank");
+  app.add_option("--patience", patience, "seconds of waiting that are normal")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_flag("--merge-trace", merges,
+               "instead, write the traces of all ranks in the folder (tutti-run --trace FOLDER) as trace.json");
   try {
-    if (merges) {
-      const merged_trace made = merge_traces(argv[optind]);
-      std::printf("%s: %zu ranks, %zu events; open it with ui.perfetto.dev or chrome://tracing\n", made.path.c_str(),
-                  made.ranks, made.events);
-      return 0;
-    }
-    const recorded_world w = load(argv[optind]);
-    if (dumps)
-      for (const recorded_rank& r : w.ranks) {
-        tutti::watch::flight f = r.flight;
-        f.reason = "tutti-flight";
-        tutti::watch::dump(f, argv[optind]);
-      }
+    app.parse(argc, argv);
+    if (merges) return merge(folder);
+    const recorded_world w = load(folder);
+    if (dumps) dump(w, folder);
     const verdict v =
-        judge(w, std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
-    std::fputs((as_json ? in_json(w, v) : in_words(w, v)).c_str(), stdout);
+        judge(w, std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(patience)));
+    std::fputs((json ? in_json(w, v) : in_words(w, v)).c_str(), stdout);
     return v.what == finding::nothing && !v.failed ? 0 : 1;
+  } catch (const CLI::ParseError& why) {
+    return app.exit(why) == 0 ? 0 : 2;
   } catch (const std::exception& why) {
     std::fprintf(stderr, "tutti-flight: %s\n", why.what());
     return 2;

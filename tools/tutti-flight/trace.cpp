@@ -1,85 +1,54 @@
 #include "tutti-flight/trace.hpp"
 
 #include <algorithm>
-#include <charconv>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
-#include <string_view>
+#include <system_error>
+#include <tutti/os/atomic_file.hpp>
 #include <utility>
 #include <vector>
-
-#include <tutti/os/atomic_file.hpp>
 
 namespace tutti::flight_tool {
 namespace {
 
-/// An event of a file that the library has written, one a line.
-struct event {
-  std::string line;  // without the comma behind it
-  double at = 0, lasts = 0;
-  int rank = 0;
-  std::string thread;
-  bool has_time = false;
-};
+using nlohmann::json;
 
 struct one_trace {
   int rank = 0;
   std::string boot;
   std::int64_t base = 0;
-  std::vector<event> events;
+  std::vector<json> events;
   std::map<std::uint64_t, std::size_t> collectives;  // of the world, by number
   std::map<std::uint64_t, std::size_t> meetings;     // those that all ranks leave at about the same time
 };
 
-std::string_view field(std::string_view line, std::string_view key) {
-  const std::string wanted = "\"" + std::string(key) + "\":";
-  const auto at = line.find(wanted);
-  if (at == std::string_view::npos) return {};
-  std::string_view rest = line.substr(at + wanted.size());
-  if (rest.starts_with('"')) {
-    rest.remove_prefix(1);
-    return rest.substr(0, rest.find('"'));
-  }
-  return rest.substr(0, rest.find_first_of(",}"));
-}
-template <class Number>
-Number number(std::string_view text) {
-  Number value{};
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+double begin_of(const json& e) { return e["ts"]; }
+double end_of(const json& e) { return begin_of(e) + e.value("dur", 0.0); }
 
+/// Reads a file that the library has written, one event a line; the last one may be cut off by a kill.
 one_trace read(const std::filesystem::path& path) {
   std::ifstream file{path};
   one_trace t;
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with(',')) line.pop_back();
-    if (!line.starts_with('{') || !line.ends_with('}')) continue;  // brackets, or cut off by a kill
-    event e;
-    e.rank = number<int>(field(line, "pid"));
-    if (field(line, "name") == "process_name") {
-      t.rank = e.rank;
-      t.base = number<std::int64_t>(field(line, "base_ns"));
-      t.boot = field(line, "boot");
+    json e = json::parse(line, nullptr, false);
+    if (!e.is_object()) continue;  // a bracket
+    if (e["name"] == "process_name") {
+      t.rank = e["pid"];
+      t.boot = e["args"].value("boot", "");
+      t.base = std::stoll(e["args"].value("base_ns", "0"));
     }
-    if (const auto ts = field(line, "ts"); !ts.empty()) {
-      e.has_time = true;
-      e.at = number<double>(ts);
-      e.lasts = number<double>(field(line, "dur"));
-      e.thread = field(line, "tid");
-      if (field(line, "cat") == "collective" && field(line, "group") == "0") {
-        const auto sequence = number<std::uint64_t>(field(line, "sequence"));
-        t.collectives[sequence] = t.events.size();
-        if (const auto call = field(line, "name"); call == "all_reduce" || call == "barrier")
-          t.meetings[sequence] = t.events.size();
-      }
+    if (e.value("cat", "") == "collective" && e["args"]["group"] == 0) {
+      const std::uint64_t sequence = e["args"]["sequence"];
+      t.collectives[sequence] = t.events.size();
+      if (e["name"] == "all_reduce" || e["name"] == "barrier") t.meetings[sequence] = t.events.size();
     }
-    e.line = std::move(line);
     t.events.push_back(std::move(e));
   }
   return t;
@@ -91,8 +60,7 @@ double ahead(const one_trace& t, const one_trace& reference) {
   std::vector<double> differences;
   for (const auto& [sequence, i] : t.meetings)
     if (const auto other = reference.meetings.find(sequence); other != reference.meetings.end()) {
-      const event &a = t.events[i], &b = reference.events[other->second];
-      differences.push_back(a.at + a.lasts - b.at - b.lasts);
+      differences.push_back(end_of(t.events[i]) - end_of(reference.events[other->second]));
     }
   if (differences.empty()) return 0;
   const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
@@ -100,16 +68,11 @@ double ahead(const one_trace& t, const one_trace& reference) {
   return *middle;
 }
 
-std::string microseconds(double t) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.3f", t);
-  return text;
-}
-
-std::string arrow(const char* phase, std::size_t id, const event& e, double at) {
-  return R"({"ts":)" + microseconds(at) + R"(,"ph":")" + phase + R"(","id":)" + std::to_string(id) + R"(,"pid":)" +
-         std::to_string(e.rank) + R"(,"tid":)" + e.thread + R"(,"cat":"late","name":"the last one")" +
-         (*phase == 'f' ? R"(,"bp":"e"})" : "}");
+json arrow(const char* phase, std::size_t id, const json& e, double at) {
+  json a{{"ts", at},      {"ph", phase},           {"id", id}, {"pid", e["pid"]}, {"tid", e["tid"]},
+         {"cat", "late"}, {"name", "the last one"}};
+  if (*phase == 'f') a["bp"] = "e";
+  return a;
 }
 
 }  // namespace
@@ -130,42 +93,37 @@ merged_trace merge_traces(const std::string& folder) {
   std::ranges::sort(all, {}, &one_trace::rank);
 
   // Times of one base, by the clock of the first rank.
-  for (one_trace& t : all)
-    for (event& e : t.events) e.at += static_cast<double>(t.base - all.front().base) / 1e3;
-  for (one_trace& t : all) {
-    const double offset = ahead(t, all.front());
-    for (event& e : t.events) e.at -= offset;
-  }
+  const auto move = [](one_trace& t, double by) {
+    for (json& e : t.events)
+      if (e.contains("ts")) e["ts"] = begin_of(e) + by;
+  };
+  for (one_trace& t : all) move(t, static_cast<double>(t.base - all.front().base) / 1e3);
+  for (one_trace& t : all) move(t, -ahead(t, all.front()));
 
   merged_trace made;
   made.path = (fs::path(folder) / "trace.json").string();
   made.ranks = all.size();
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  const auto add = [&](const std::string& line) { text += (made.events++ == 0 ? "\n" : ",\n") + line; };
+  const auto add = [&](const json& e) {
+    text += (made.events++ == 0 ? "\n" : ",\n") + e.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
   for (const one_trace& t : all)
-    for (const event& e : t.events) {
-      if (!e.has_time) {
-        add(e.line);
-        continue;
-      }
-      const auto rest = e.line.find(",\"dur\":");  // "ts" is the first key
-      add(R"({"ts":)" + microseconds(e.at) + e.line.substr(rest));
-    }
+    for (const json& e : t.events) add(e);
   constexpr double worth_showing = 100;  // microseconds
   for (const auto& [sequence, first] : all.front().collectives) {
-    std::vector<const event*> those;
+    std::vector<const json*> those;
     for (const one_trace& t : all)
       if (const auto at = t.collectives.find(sequence); at != t.collectives.end())
         those.push_back(&t.events[at->second]);
     if (those.size() != all.size() || those.size() < 2) continue;
-    std::ranges::sort(those, {}, &event::at);
-    const event& last = *those.back();
-    if (last.at - those[those.size() - 2]->at < worth_showing) continue;
+    std::ranges::sort(those, {}, [](const json* e) { return begin_of(*e); });
+    const json& last = *those.back();
+    if (begin_of(last) - begin_of(*those[those.size() - 2]) < worth_showing) continue;
     ++made.arrows;
     for (std::size_t i = 0; i + 1 < those.size(); ++i) {
       const std::size_t id = made.arrows * all.size() + i;
-      add(arrow("s", id, last, last.at));
-      add(arrow("f", id, *those[i], (std::max)(those[i]->at + those[i]->lasts, last.at)));
+      add(arrow("s", id, last, begin_of(last)));
+      add(arrow("f", id, *those[i], (std::max)(end_of(*those[i]), begin_of(last))));
     }
   }
   text += "\n]}\n";

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
-
-#include <tutti/watch/json_writer.hpp>
 
 #include "tutti-flight/verdict.hpp"
 
@@ -162,38 +162,26 @@ std::string in_words(const recorded_world& w, const verdict& v) {
 
 std::string in_json(const recorded_world& w, const verdict& v) {
   static constexpr const char* names[] = {"nothing", "missing", "mismatch", "together", "lost"};
-  watch::json_writer out;
-  out.begin_dict();
-  out.key("verdict").text(names[static_cast<std::size_t>(v.what)]);
-  out.key("culprits").begin_list();
-  for (const int r : v.culprits) out.number(r);
-  out.end_list();
-  out.key("failed").flag(v.failed);
-  out.key("failure").text(v.failed ? category().message(static_cast<int>(v.failure)) : "");
-  out.key("ranks").begin_list();
+  auto all = nlohmann::ordered_json::array();
   for (const position& p : v.positions) {
     const recorded_rank* const r = w.find(p.rank);
-    out.begin_dict();
-    out.key("rank").number(p.rank);
-    out.key("recorded").flag(p.recorded);
-    out.key("waits").flag(p.waits);
-    out.key("since_seconds");
-    if (p.since < 0)
-      out.none();
-    else
-      out.real(static_cast<double>(p.since) / 1e9);
-    out.key("call").text(r && p.at ? call(r->flight, *p.at) : "");
-    out.key("stopped").flag(r && r->process == process_state::stopped);
-    out.end_dict();
+    nlohmann::ordered_json one{{"rank", p.rank}, {"recorded", p.recorded}, {"waits", p.waits}, {"seconds", nullptr}};
+    if (p.since >= 0) one["seconds"] = static_cast<double>(p.since) / 1e9;
+    one["call"] = r && p.at ? call(r->flight, *p.at) : "";
+    one["stopped"] = r && r->process == process_state::stopped;
+    all.push_back(std::move(one));
   }
-  out.end_list();
-  out.key("late_rank").number(v.late_rank);
-  out.key("late_share").real(v.late_share);
-  out.key("late_seconds").real(v.late_seconds);
-  out.key("compared").number(static_cast<std::int64_t>(v.compared));
-  out.key("text").text(in_words(w, v));
-  out.end_dict();
-  return out.finish();
+  const nlohmann::ordered_json out{{"verdict", names[static_cast<std::size_t>(v.what)]},
+                                   {"culprits", v.culprits},
+                                   {"failed", v.failed},
+                                   {"failure", v.failed ? category().message(static_cast<int>(v.failure)) : ""},
+                                   {"ranks", all},
+                                   {"late_rank", v.late_rank},
+                                   {"late_share", v.late_share},
+                                   {"late_seconds", v.late_seconds},
+                                   {"compared", v.compared},
+                                   {"text", in_words(w, v)}};
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace tutti::flight_tool
