@@ -73,8 +73,8 @@ class communicator_base : public call_base<B> {
   }
 
   /// Writes the last operations of this rank into a folder: as flight_<rank>, for PyTorch's torchfrtrace, as
-  /// rank_<rank>.json, and as rank_<rank>.ring, for tutti-flight (docs/slow_or_stuck.md). Not collective; any thread, also while operations are
-  /// in flight. Throws error{system} or {out_of_resources}.
+  /// rank_<rank>.json, and as rank_<rank>.ring, for tutti-flight (docs/slow_or_stuck.md). Not collective; any thread,
+  /// also while operations are in flight. Throws error{system} or {out_of_resources}.
   void dump_flight(const std::string& folder) const
     requires requires(B& b) { b.recorder(); }
   {
