@@ -16,11 +16,11 @@ std::array<unique_fd, 2> make_pipe() {
   return {unique_fd{both[0]}, unique_fd{both[1]}};
 }
 
-// As every shell that people log in with understands it.
+// As every shell that people log in with understands it; "~/bin/tutti-run" is in the home folder there.
 std::string quoted_for_shell(const std::string& path) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view{"/._-+@:,"}.find(c) != std::string_view::npos;
+           std::string_view{"/._-+@:,~"}.find(c) != std::string_view::npos;
   };
   if (std::ranges::all_of(path, plain)) return path;
   if (path.find('\'') != std::string::npos) throw failure(2, text("the path of tutti-run has a quote in it: ", path));
