@@ -102,10 +102,8 @@ class spawn_image {
   [[noreturn]] void become_rank(int rank, ::pid_t parent, char* const* words, char* const* variables) noexcept {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);     // survives exec(); sent when the thread that forked ends
     if (::getppid() != parent) ::_exit(1);  // the parent had died before
-    for (int s = 1; s < NSIG; ++s) {
-      struct sigaction now{};
-      if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::signal(s, SIG_DFL);
-    }
+    for (int s = 1; s < NSIG; ++s)
+      if (::signal(s, SIG_DFL) == SIG_IGN) ::signal(s, SIG_IGN);
     ::sigset_t none;
     ::sigemptyset(&none);
     ::pthread_sigmask(SIG_SETMASK, &none, nullptr);

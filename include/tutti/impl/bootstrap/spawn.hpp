@@ -145,7 +145,9 @@ TUTTI_DECL void raise(const spawn_report& r, const spawn_call& call) {
       throw error{r.why, who + r.text, {r.rank}};
     case spawn_report::what::ended:
       break;
-    default:
+    case spawn_report::what::arrived:
+    case spawn_report::what::returned:
+    case spawn_report::what::threw:
       throw error{{errc::aborted, 0, r.rank}, who + "threw " + r.text, {r.rank}};
   }
   if (r.why.detail == spawned_processes::unknown_status)
