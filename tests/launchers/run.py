@@ -4,7 +4,7 @@
   run.py tutti_run|open_mpi|mpich|slurm|torchrun --build DIR
 
 On one machine with 4 ranks and on two with 2 each (machines.py), a launcher runs a program that tells its rank, size, local
-rank and node rank, examples/01_hello, and the digits trainer. On two machines rank 0's own name is 127.0.1.1 there.
+rank and node rank, examples/01_hello, the digits trainer, and tutti-doctor. On two machines rank 0's own name is 127.0.1.1 there.
 
 Exit status 77 means skipped, with the reason printed: the launcher is not here, or not the right to make machines.
 """
@@ -33,7 +33,8 @@ class Programs:
         self.join = build / "tests/programs/tutti_program_join"
         self.hello = build / "examples/01_hello"
         self.digits = build / "examples/digits"
-        for program in (self.tutti_run, self.join, self.hello, self.digits):
+        self.doctor = build / "tools/tutti-doctor"
+        for program in (self.tutti_run, self.join, self.hello, self.digits, self.doctor):
             if not program.exists():
                 raise Failed(f"{program} has not been built")
 
@@ -66,6 +67,8 @@ class ByShell:
 
 
 class TuttiRun(ByShell):
+    name = "tutti-run"
+
     def __init__(self, machines, programs):
         super().__init__(machines, programs)
         self.tutti_run = programs.tutti_run
@@ -111,6 +114,7 @@ class Mpirun(ByShell):
 
 
 class OpenMpi(Mpirun):
+    name = "(Open MPI's mpirun)"
     command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
     hosts = ["--host", "node1:2,node2:2"]
     heard = 1  # it ends the others when one has failed
@@ -120,6 +124,7 @@ class OpenMpi(Mpirun):
 
 
 class Mpich(Mpirun):
+    name = "(MPICH's mpiexec)"
     command = ["mpiexec.hydra"]
     hosts = ["-hosts", "node1:2,node2:2"]
     heard = RANKS
@@ -129,6 +134,8 @@ class Mpich(Mpirun):
 
 
 class Srun:
+    name = "(srun)"
+
     def __init__(self, machines, programs):
         self.slurm = Slurm(machines)
         self.secret = secret_in(machines.scratch)
@@ -200,6 +207,8 @@ class Srun:
 
 
 class Torchrun:
+    name = "(torchrun)"
+
     def __init__(self, machines, programs):
         self.machines = list(machines)
         self.secret = secret_in(machines.scratch)
@@ -261,6 +270,13 @@ def expect_training(text):
         raise Failed(f"the digits have not been learned by {RANKS} ranks alike:\n{text}")
 
 
+def expect_doctor(text, way):
+    """tutti-doctor knows how its ranks were started, and of the secret that they have."""
+    expect(text, f"{RANKS} ranks, by", way.name, "rendezvous ")
+    if "has no secret" in text:
+        raise Failed(f"the ranks had a secret:\n{text}")
+
+
 def check(way, programs):
     join, digits = [programs.join], [programs.digits, "--epochs", "2", "--data", DATA]
     for machines, run in ((1, way.one), (2, way.two)):
@@ -269,8 +285,9 @@ def check(way, programs):
         expect_ranks(run(join), machines)
         expect_hello(run([programs.hello]))
         expect_training(run(digits))
+        expect_doctor(run([programs.doctor]), way)
         places = f"{machines} machine{'s' * (machines - 1)}"
-        print(f"{RANKS} ranks on {places}: rank, size, local rank, node rank, 01_hello, digits", flush=True)
+        print(f"{RANKS} ranks on {places}: rank, size, local rank, node rank, 01_hello, digits, doctor", flush=True)
     way.more(programs)
 
 

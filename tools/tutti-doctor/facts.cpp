@@ -17,6 +17,8 @@
 #include <sstream>
 #include <system_error>
 #include <tutti/backend/nccl/dlopen.hpp>
+#include <tutti/bootstrap/init_environment.hpp>
+#include <tutti/bootstrap/init_plan.hpp>
 #include <tutti/bootstrap/launch/environment.hpp>
 #include <tutti/bootstrap/nccl/device_inventory.hpp>
 #include <tutti/bootstrap/nccl/environment.hpp>
@@ -117,13 +119,19 @@ void look_at_secret(rank_facts& f) try {
   f.secret_problem = e.what();
 }
 
+/// Looks at what init() makes of the environment.
 void look_at_launcher(rank_facts& f) try {
-  const auto found = read_environment();
+  detail::changed_environment named{process_variable};
+  detail::add_hydra_job(named, detail::hydra_job);
+  const auto found = read_environment(named);
   if (!found) return;
   f.rank = found->rank;
   f.world_size = found->world_size;
   f.launcher = process_variable("TUTTI_REPORT_FD") ? "tutti-run" : found->source;
-  if (found->world_size > 1) f.rendezvous = to_string(found->rendezvous) + " (" + found->rendezvous_source + ")";
+  if (found->world_size == 1) return;
+  const auto plan = detail::plan_init({}, process_variable, ::getuid());
+  f.rendezvous = to_string(plan.where) + " (" + plan.source + ")";
+  if (f.secret == "none" && !plan.step_secret.empty() && plan.network == exposure::guarded) f.secret = "of the step";
 } catch (const std::exception&) {
   // init() reports it.
 }
@@ -136,6 +144,7 @@ rank_facts collect() {
   if (utsname about{}; ::uname(&about) == 0) f.kernel = about.release;
   f.tutti = std::to_string(version_major) + "." + std::to_string(version_minor) + "." + std::to_string(version_patch);
   f.pid = ::getpid();
+  look_at_secret(f);
   look_at_launcher(f);
   f.interfaces = interfaces();
   f.open_files = limit_of(RLIMIT_NOFILE);
@@ -152,7 +161,6 @@ rank_facts collect() {
   f.cpus = allowed_cpus();
   f.cpu_quota = os::cgroup_cpu_limit().value_or(0);
   look_at_devices(f);
-  look_at_secret(f);
   return f;
 }
 

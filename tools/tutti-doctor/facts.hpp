@@ -61,7 +61,7 @@ struct rank_facts {
   bool nccl_needs_shm = false;
   std::vector<std::string> fabric;  ///< devices of InfiniBand
 
-  std::string secret;          ///< "none", "descriptor", "file, mode 0600"
+  std::string secret;          ///< "none", "descriptor", "file, mode 0600", "of the step" of Slurm
   std::string secret_problem;  ///< reason why it cannot be read
 };
 
