@@ -47,8 +47,8 @@ bool is_shared(const void* p) {
 }
 
 TEST_CASE("shm registrations: the heap locates whole pages, and the image holds all of it") {
-  rank r;
   auto data = numbers(100000);
+  rank r;
   shm_registration* const one = r.all.add(bytes_of(data), "a test");
   REQUIRE(one);
   CHECK(data == numbers(100000));
@@ -95,8 +95,8 @@ TEST_CASE("shm registrations: any place in a page, any length") {
 }
 
 TEST_CASE("shm registrations: neighbours that meet in a page, found by any byte of theirs") {
-  rank r;
   auto data = numbers(100000);
+  rank r;
   const auto all = bytes_of(data);
   shm_registration* const low = r.all.add(all.first(150002), "low");
   shm_registration* const high = r.all.add(all.subspan(150002), "high");
@@ -120,8 +120,8 @@ TEST_CASE("shm registrations: neighbours that meet in a page, found by any byte 
 }
 
 TEST_CASE("shm registrations: overlapping memory is refused with the words of the other, in another world too") {
-  rank r, other_world;
   auto data = numbers(100000);
+  rank r, other_world;
   shm_registration* const one = r.all.add(bytes_of(data), "rank 3 (train.cpp:12)");
   REQUIRE(one);
   const auto again = bytes_of(data).subspan(100, 200000);
@@ -134,13 +134,13 @@ TEST_CASE("shm registrations: overlapping memory is refused with the words of th
 }
 
 TEST_CASE("shm registrations: what cannot be registered is refused, and the next attempt works") {
+  auto large = numbers(heap_bytes / sizeof(int));
   rank r;
   std::byte* const mine = r.heap.allocate(65536);
   const auto add = [&] { (void)r.all.add({mine, 65536}, "x"); };
   CHECK(contains(complaint(add), "shared memory already"));
   CHECK(contains(complaint(add), "shared memory already"));  // not: overlaps
 
-  auto large = numbers(heap_bytes / sizeof(int));
   CHECK_THROWS_AS((void)r.all.add(bytes_of(large), "x"), tutti::error);
   CHECK(large == numbers(large.size()));
   CHECK_FALSE(is_shared(large.data() + 5000));
