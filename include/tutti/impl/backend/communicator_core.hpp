@@ -199,8 +199,8 @@ void communicator_core<B>::stalled(const op_state& s, int awaited, duration wait
   if constexpr (requires { backend_.absent(s); }) who = backend_.absent(s);
   if (who.empty() && awaited >= 0) who = "it waits for " + backend_.describe(awaited);
   if (who.empty()) who = "it is not known for which rank";
-  detail::log(log_level::warning, "rank " + std::to_string(backend_.world_rank()) + ": " + title(s) + " has waited for " +
-                                      detail::in_seconds(waited) + ", and fails after " +
+  detail::log(log_level::warning, "rank " + std::to_string(backend_.world_rank()) + ": " + title(s) +
+                                      " has waited for " + detail::in_seconds(waited) + ", and fails after " +
                                       detail::in_seconds(s.info.expires - s.info.issued) + ": " + who);
 } catch (const std::exception&) {  // out of memory
 }
