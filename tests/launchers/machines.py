@@ -2,7 +2,7 @@
 
     with Machines(scratch) as (node1, node2):
         node1.run(["hostname"])             # its output, or Failed
-        node2.start(["sleep", "9"])         # a Running, which can be signalled and waited for
+        node2.start(["sleep", "9"])         # a Running, which can be waited for
 
 Each machine is a set of namespaces: network, host name, mounts, processes. It has its own /run, /dev/shm and /etc/hosts,
 where its own name is 127.0.1.1, as Debian writes it. A cable joins 10.99.0.1 (node1) and 10.99.0.2 (node2). Everything
@@ -61,20 +61,6 @@ class Running:
     def output(self):
         """Returns what it has written so far, to either stream."""
         return self.log.read_text(errors="replace")
-
-    def pid(self):
-        """Returns its process id outside of its machine, for signals."""
-        until = time.monotonic() + 30
-        me = self.popen.pid
-        while time.monotonic() < until and self.popen.poll() is None:
-            children = pathlib.Path(f"/proc/{me}/task/{me}/children").read_text().split()
-            if children:
-                return int(children[0])
-            time.sleep(0.01)
-        raise Failed(f"{self.shown}: has no process\n{self.output()}")
-
-    def signal(self, number):
-        os.kill(self.pid(), number)
 
     def wait(self, timeout=120):
         """Returns its exit status, or minus a signal's number; kills it and throws Failed after `timeout` seconds."""
@@ -140,16 +126,6 @@ class Machine:
             raise Failed(f"{running.shown}: ended with {ended}, not {status}\n{running.output()}")
         return running.output()
 
-    def link(self, state):
-        """Plugs the machine's cable in ("up") or out ("down")."""
-        self.run(["ip", "link", "set", self.cable, state])
-
-    def processes(self):
-        """Returns the commands of all processes of the machine that start() or what it started has begun."""
-        shown = self.run(["ps", "-eo", "pid=,ppid=,args="]).splitlines()
-        rows = [line.split(None, 2) for line in shown]
-        return [args for pid, _, args in rows if pid != "1" and args not in ("sleep 3600", "ps -eo pid=,ppid=,args=")]
-
     def end(self):
         self.holder.kill()
         self.holder.wait()
@@ -187,7 +163,7 @@ class Machines:
             raise Skip(f"a cable cannot be made here: {moved.stderr.strip()}")
         for machine in self.machines:
             machine.run(["ip", "addr", "add", f"{machine.address}/24", "dev", machine.cable])
-            machine.link("up")
+            machine.run(["ip", "link", "set", machine.cable, "up"])
 
     def start_sshd(self):
         """Starts an sshd on each, for the user that runs the test; Skip if `ssh` between them does not work then."""
