@@ -37,6 +37,13 @@ std::optional<int> status_of(const piped_process& process, int milliseconds) {
   return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;
 }
 
+// The rank that a message of a machine with `ranks` ranks from `first` on is about.
+int rank_in(int first, int ranks, message_reader& in) {
+  const auto index = in.number();
+  if (index < 0 || index >= ranks) throw failure(1, "a message between launchers names a rank of another machine");
+  return first + static_cast<int>(index);
+}
+
 std::vector<std::string> exported_variables(const options& given) {
   std::vector<std::string> found;
   for (char** variable = environ; *variable; ++variable) {
@@ -210,7 +217,7 @@ void remote_ranks::obey(machine& from, message kind, std::string_view content) {
     }
     case message::output:
     case message::output_end: {
-      const int index = from.first + in.small();
+      const int index = rank_in(from.first, from.ranks, in);
       const auto which = in.small() == 0 ? source::out : source::err;
       if (kind == message::output_end) return shown_->end_of(which, index);
       const auto bytes = in.text();
@@ -233,7 +240,7 @@ void remote_ranks::obey(machine& from, message kind, std::string_view content) {
 
 void remote_ranks::record_end(machine& of, std::string_view content) {
   message_reader in{content};
-  auto& end = job_->ranks[static_cast<std::size_t>(of.first + in.small())];
+  auto& end = job_->ranks[static_cast<std::size_t>(rank_in(of.first, of.ranks, in))];
   if (end.ended) return;
   end.ended = true;
   end.code = in.small();
