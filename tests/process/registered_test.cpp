@@ -47,6 +47,10 @@ TEST_CASE("registered memory: where the heap is too short for it, an error, and 
   check_well(2, {"what=short"});
 }
 
+TEST_CASE("registered memory: a world that has failed registers nothing, and ends what there is") {
+  check_well(2, {"what=failed"});
+}
+
 TEST_CASE("registered memory: without shared memory a registration is accepted, and means nothing") {
   check_well(2, {"what=none", "transport=tcp"});
   check_well(1, {"what=none"});

@@ -276,7 +276,9 @@ registration register_buffer(const std::shared_ptr<Driver>& with, std::span<std:
   if constexpr (requires { with->link().registrations()->empty(); }) {
     auto held = std::make_shared<held_registration<Driver>>(with);
     auto guard = with->home().lock();
-    if (auto* const all = with->link().registrations()) held->memory = all->add(memory, std::move(words));
+    // In a world that has failed, a peer may be in an operation yet, and write to what a new registration would get.
+    auto* const all = with->link().failure().ok() ? with->link().registrations() : nullptr;
+    if (all) held->memory = all->add(memory, std::move(words));
     if (!held->memory) return {};
     return registration{std::move(held)};
   } else if constexpr (requires { with->link().locate(memory.data(), memory.size()); }) {

@@ -95,7 +95,7 @@ class arrays {
   std::vector<std::vector<float>> real_, model_;
 };
 
-constexpr int kinds = 13;
+constexpr int kinds = 15;
 
 /// Calls one collective of `n` elements a block. `place(count)` returns elements for an operand or result.
 template <class Place>
@@ -195,6 +195,24 @@ std::string collective(world_type& w, arrays& all, int kind, std::size_t n, std:
       const std::vector<numbers> list{a.real(), b.real()};
       w.all_reduce_coalesced(list).wait();
       return "all_reduce_coalesced";
+    }
+    case 12: {  // a part of the operand is elsewhere
+      const auto x = place(n);
+      x.fill(salt, me);
+      sums(x, size);
+      const std::vector<float> elsewhere(x.real().begin() + static_cast<std::ptrdiff_t>(n / 4), x.real().end());
+      std::fill(x.real().begin() + static_cast<std::ptrdiff_t>(n / 4), x.real().end(), -1.0F);
+      const tutti::external_segment part{n / 4, elsewhere.size(), elsewhere.data()};
+      w.all_reduce(x.real(), tutti::external_segments{&part, 1}, tutti::sum).wait();
+      return "all_reduce with an external segment";
+    }
+    case 13: {  // an operand is prepared, in a copy
+      const auto in = place(n), out = place(n);
+      in.fill(salt, me);
+      for (std::size_t k = 0; k < n; ++k) out.set(k, 2 * all.summed(k, salt, size));
+      auto prepared = w.prepare().all_reduce(in.real(), out.real(), tutti::premul_sum(2.0F));
+      prepared.start().wait();
+      return "a prepared all_reduce by premul_sum";
     }
     default: {  // blocks of different lengths, with a gap before each
       std::vector<std::size_t> counts, offsets;
@@ -379,6 +397,27 @@ std::size_t count_of(const char* what) {
   return resident;
 }
 
+/// A world that has failed registers nothing: peers may be in an operation yet.
+void after_a_failure(world_type& w) {
+  std::vector<float> data(1 << 18, 6);
+  auto before = w.register_buffer(data);
+  if (w.rank() == 0) {
+    w.recv(std::span{&data[7], 1}, 1).wait();  // the other has registered
+    w.abort();
+  } else {
+    w.send(std::span{&data[7], 1}, 0).wait();
+    try {
+      w.barrier().wait();
+    } catch (const tutti::error&) {
+    }
+  }
+  std::vector<float> other(1 << 18, 7);
+  const auto after = w.register_buffer(other);
+  check(before.registered() && !after.registered(), "registered in a world that has failed");
+  before.release();
+  check(!is_shared(data.data() + 5000) && data[5000] == 6, "a wrong end in a world that has failed");
+}
+
 void many_times(world_type& w) {
   std::vector<float> data(1 << 17, 1);
   std::size_t maps = 0, resident = 0;
@@ -440,6 +479,8 @@ int main(int argc, char** argv) try {
       check(e.kind() == tutti::errc::peer_lost, e.what());
     }
     check(std::all_of(kept.begin(), kept.end(), [](float f) { return f == 5; }), "other numbers after a death");
+  } else if (what == "failed") {
+    after_a_failure(*world);
   } else if (what == "none") {  // a world in which nobody shares memory
     const auto held = world->register_buffer(kept);
     check(!held.registered(), "registered without shared memory");
