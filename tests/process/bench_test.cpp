@@ -46,7 +46,7 @@ TEST_CASE("tutti-bench times each collective, in both kinds of memory, and finds
                    {"sendrecv", "1008           252     float    none      -1", "N/A"},
                    {"barrier", "0             0     float    none      -1", "0"}};
   for (const auto& each : all) {
-    for (const char* memory : {"0", "2"}) {
+    for (const char* memory : {"0", "1", "2"}) {
       CAPTURE(each.name);
       CAPTURE(memory);
       const auto done = bench(3, {each.name, "-b", "1008", "-e", "1008", "-r", "1", "-o", "max", "-n", "2", "-m", "2",

@@ -6,10 +6,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <filesystem>
 #include <span>
 #include <string>
-#include <system_error>
 
 #include <tutti/os/fd.hpp>
 #include <tutti/os/sync_folder.hpp>
@@ -59,12 +57,12 @@ class atomic_file {
 
  private:
   static std::string behind_links(const std::string& path) {
-    std::filesystem::path at = path;
+    std::string at = path, to(4096, '\0');
     for (int links = 0; links < 40; ++links) {  // as many as the kernel follows
-      std::error_code none;
-      const auto to = std::filesystem::read_symlink(at, none);
-      if (none) return at.string();
-      at = at.parent_path() / to;  // or `to` alone, if it is absolute
+      const ::ssize_t n = ::readlink(at.c_str(), to.data(), to.size());
+      if (n <= 0) return at;
+      if (to.front() != '/') at.resize(at.rfind('/') + 1);  // the link is relative to its folder; npos + 1 is 0
+      at = (to.front() == '/' ? std::string{} : at) + to.substr(0, static_cast<std::size_t>(n));
     }
     throw_errno(ELOOP, "cannot write " + path);
   }
