@@ -117,7 +117,6 @@ TEST_CASE("tutti-flight: a rank that is late in every call is named, though noth
   CAPTURE(text);
   CHECK(v["verdict"] == "nothing");
   CHECK(v["late_rank"] == 2);
-  CHECK(v["late_share"] > 0.8);
 }
 
 TEST_CASE("tutti-flight: a failure leaves files that Python reads, by the schema of PyTorch's flight recorder") {
@@ -128,7 +127,7 @@ TEST_CASE("tutti-flight: a failure leaves files that Python reads, by the schema
   CHECK_FALSE(std::filesystem::exists(w.folder + "/flight_2"));
   CHECK(flight({"--dump", w.folder}).status == 1);
   processes check;
-  check.start({"python3", {TUTTI_SOURCE_DIR "/tests/process/flight_schema.py", w.folder, "4"}, {}});
+  check.start({"/usr/bin/env", {"python3", TUTTI_SOURCE_DIR "/tests/process/flight_schema.py", w.folder, "4"}, {}});
   const auto said = check.wait(std::chrono::seconds{60}).at(0);
   CAPTURE(said.out);
   CHECK(said.status == 0);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/watch/flight_recorder.hpp>
 #include <tutti/watch/metrics_file.hpp>
 #include <tutti/watch/trace_file.hpp>
