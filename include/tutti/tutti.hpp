@@ -13,7 +13,6 @@
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
 #include <tutti/bootstrap/init.hpp>
-#include <tutti/bootstrap/spawn.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/error.hpp>

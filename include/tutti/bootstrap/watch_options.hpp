@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +20,8 @@
 #include <tutti/core/hash.hpp>
 #include <tutti/core/log.hpp>
 #include <tutti/core/text.hpp>
+#include <tutti/os/make_folders.hpp>
+#include <tutti/os/throw_errno.hpp>
 #include <tutti/os/ticks.hpp>
 #include <tutti/transport/rank_info.hpp>
 #include <tutti/watch/flight_recorder.hpp>
@@ -51,12 +52,11 @@ template <variable_lookup Get>
 std::string folder_of(const std::string& option, const char* option_name, const char* variable, const Get& get) {
   const std::string folder = option.empty() ? std::string(get(variable).value_or("")) : option;
   if (folder.empty()) return folder;
-  std::error_code why;
-  std::filesystem::create_directories(folder, why);
-  if (!why && ::access(folder.c_str(), W_OK | X_OK) != 0) why = {errno, std::generic_category()};
-  if (why)
+  int why = os::make_folders(folder);
+  if (why == 0 && ::access(folder.c_str(), W_OK | X_OK) != 0) why = errno;
+  if (why != 0)
     throw usage_error((option.empty() ? std::string(variable) : std::string("init_options::") + option_name) + " " +
-                      detail::quoted(folder) + " is no folder that this rank can write to: " + why.message());
+                      detail::quoted(folder) + " is no folder that this rank can write to: " + os::errno_text(why));
   return folder;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -45,7 +44,7 @@ class json_writer {
     return *this;
   }
   json_writer& number(std::int64_t n) { return digits(n); }
-  json_writer& real(double x) { return std::isfinite(x) ? digits(x) : none(); }
+  json_writer& real(double x) { return x - x == 0 ? digits(x) : none(); }
   json_writer& flag(std::same_as<bool> auto yes) { return word(yes ? "true" : "false"); }
   json_writer& none() { return word("null"); }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -6,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <stop_token>
@@ -38,10 +38,8 @@ std::string step_secret_path(const variable_lookup auto& get) {
   if (const auto cluster = get("SLURM_CLUSTER_NAME")) name = std::string(*cluster) + "-" + name;
   if (const auto restarts = get("SLURM_RESTART_COUNT")) name += "." + std::string(*restarts);
   std::replace(name.begin(), name.end(), '/', '_');
-  std::error_code unknown;
   const auto submitted = get("SLURM_SUBMIT_DIR");
-  const std::string folder = submitted ? std::string(*submitted) : std::filesystem::current_path(unknown).string();
-  return folder + "/.tutti-secret-" + name;
+  return (submitted ? std::string(*submitted) : std::string(".")) + "/.tutti-secret-" + name;
 }
 
 /// Secrets that this process has made or read: the file is gone once a world is complete.
@@ -111,9 +109,10 @@ inline wire::secret await_step_secret(const std::string& path, deadline until, c
                 secret_remedy(launcher::slurm)};
       std::this_thread::sleep_for(pause);
       // A network file system may remember that the file was absent, until its folder is read again.
-      std::error_code none;
-      for (std::filesystem::directory_iterator at{std::filesystem::path{path}.parent_path(), none}, end;
-           !none && at != end; at.increment(none)) {
+      if (::DIR* const folder = ::opendir(path.substr(0, path.rfind('/') + 1).c_str())) {
+        while (::readdir(folder)) {
+        }
+        ::closedir(folder);
       }
     }
   };

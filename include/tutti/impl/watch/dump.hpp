@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/os/atomic_file.hpp>
+#include <tutti/os/make_folders.hpp>
 #include <tutti/os/throw_errno.hpp>
 #include <tutti/watch/dump.hpp>
 #include <tutti/watch/json_writer.hpp>
@@ -266,9 +266,7 @@ class flight_writer {
 
 TUTTI_DECL std::string path_in(const std::string& folder, const char* before, int rank, std::uint32_t number,
                                const char* after) {
-  return (std::filesystem::path(folder) /
-          (before + std::to_string(rank) + (number > 1 ? ".world" + std::to_string(number) : "") + after))
-      .string();
+  return folder + "/" + before + std::to_string(rank) + (number > 1 ? ".world" + std::to_string(number) : "") + after;
 }
 
 TUTTI_DECL void replace_file(const std::string& path, std::span<const std::byte> bytes) {
@@ -281,7 +279,7 @@ TUTTI_DECL void replace_file(const std::string& path, std::span<const std::byte>
 
 TUTTI_DECL std::string pickle_path(const std::string& folder, int rank, std::uint32_t number) {
   const std::string before = "flight" + (number > 1 ? std::to_string(number) : "") + "_";
-  return (std::filesystem::path(folder) / (before + std::to_string(rank))).string();
+  return folder + "/" + before + std::to_string(rank);
 }
 TUTTI_DECL std::string json_path(const std::string& folder, int rank, std::uint32_t number) {
   return detail::path_in(folder, "rank_", rank, number, ".json");
@@ -294,8 +292,7 @@ TUTTI_DECL std::string pickle_of(const flight& f) { return detail::flight_writer
 TUTTI_DECL std::string json_of(const flight& f) { return detail::flight_writer<json_writer>{f}.write(); }
 
 TUTTI_DECL void dump(const flight& f, const std::string& folder) {
-  std::error_code none;
-  std::filesystem::create_directories(folder, none);
+  static_cast<void>(os::make_folders(folder));  // if it is not there, its files cannot be written
   const std::string pickle = pickle_of(f), json = json_of(f);
   detail::replace_file(pickle_path(folder, f.rank, f.number), std::as_bytes(std::span{pickle}));
   detail::replace_file(json_path(folder, f.rank, f.number), std::as_bytes(std::span{json}));

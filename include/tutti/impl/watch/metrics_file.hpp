@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <iterator>
 #include <span>
 #include <string>
@@ -51,7 +50,7 @@ TUTTI_DECL std::uint64_t resident_bytes() {
 
 TUTTI_DECL std::string metrics_path(const std::string& folder, int rank, std::uint32_t number) {
   const std::string name = "tutti_rank_" + std::to_string(rank) + (number > 1 ? "_world" + std::to_string(number) : "");
-  return (std::filesystem::path(folder) / (name + ".prom")).string();
+  return folder + "/" + name + ".prom";
 }
 
 TUTTI_DECL metrics_file::metrics_file(const std::string& folder, int rank, int size, std::uint32_t number,

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -32,7 +31,7 @@ TUTTI_DECL std::string quoted_json(std::string_view t) {
 
 TUTTI_DECL std::string trace_path(const std::string& folder, int rank, std::uint32_t number) {
   const std::string name = "trace_" + std::to_string(rank) + (number > 1 ? ".world" + std::to_string(number) : "");
-  return (std::filesystem::path(folder) / (name + ".json")).string();
+  return folder + "/" + name + ".json";
 }
 
 TUTTI_DECL trace_file::trace_file(const std::string& folder, int rank, std::uint32_t number, const std::string& host,
