@@ -1,10 +1,9 @@
 #pragma once
 #include <chrono>
 #include <concepts>
-#include <functional>
+#include <memory>
 #include <source_location>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tutti/bootstrap/options.hpp>
@@ -37,9 +36,17 @@ class spawn_error : public error {
 };
 
 namespace detail {
+
+/// Function of a rank, without its type. std::function takes much to compile.
 template <class Backend>
-void spawn_ranks(int size, const std::source_location& where, const spawn_options& options,
-                 const std::function<void(communicator<Backend>&)>& f);
+struct rank_function {
+  void (*call)(void* f, communicator<Backend>& world);
+  void* f;
+};
+
+template <class Backend>
+void spawn_ranks(int size, const std::source_location& where, const spawn_options& options, rank_function<Backend> f);
+
 }  // namespace detail
 
 /// Runs `f(world)` in `size` processes of this machine, each a rank, and returns when all have ended.
@@ -56,7 +63,9 @@ void spawn_ranks(int size, const std::source_location& where, const spawn_option
 template <std::invocable<communicator<host>&> F>
 void spawn(int size, F f, const spawn_options& options = {},
            std::source_location where = std::source_location::current()) {
-  detail::spawn_ranks<host>(size, where, options, [&](communicator<host>& world) { std::invoke(f, world); });
+  detail::spawn_ranks<host>(
+      size, where, options,
+      {[](void* own, communicator<host>& world) { (*static_cast<F*>(own))(world); }, std::addressof(f)});
 }
 
 }  // namespace tutti
@@ -64,7 +73,7 @@ void spawn(int size, F f, const spawn_options& options = {},
 #if defined(TUTTI_SEPARATE_COMPILATION)
 namespace tutti {
 extern template void detail::spawn_ranks<host>(int, const std::source_location&, const spawn_options&,
-                                               const std::function<void(communicator<host>&)>&);
+                                               detail::rank_function<host>);
 }  // namespace tutti
 #else
 #include <tutti/impl/bootstrap/spawn.hpp>

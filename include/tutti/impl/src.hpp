@@ -48,7 +48,7 @@ namespace tutti {
 
 template communicator<host> init<host>(const init_options&);
 template void detail::spawn_ranks<host>(int, const std::source_location&, const spawn_options&,
-                                        const std::function<void(communicator<host>&)>&);
+                                        detail::rank_function<host>);
 template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
 template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -192,7 +191,7 @@ TUTTI_DECL void supervise_ranks(const spawn_call& call, const spawn_options& opt
 /// Joins the world as a rank and runs its function. Ends this process.
 template <class Backend>
 [[noreturn]] void run_spawned_rank(const spawned_process& me, const spawn_order& order, const spawn_options& options,
-                                   const std::function<void(communicator<Backend>&)>& f) {
+                                   rank_function<Backend> f) {
   me.close_on_exec();
   me.send({spawn_report::what::arrived, me.rank(), {}, 0, {}});
   std::optional<communicator<Backend>> world;
@@ -202,7 +201,7 @@ template <class Backend>
     joining.rank = me.rank();
     joining.world_size = order.call.size;
     world.emplace(make_world<Backend>(joining, process_count::exact));
-    f(*world);
+    f.call(f.f, *world);
     world.reset();
   } catch (...) {
     me.send(report_of_exception(me.rank()));  // before the others are told: the first report is that of the cause
@@ -215,8 +214,7 @@ template <class Backend>
 }
 
 template <class Backend>
-void spawn_ranks(int size, const std::source_location& where, const spawn_options& options,
-                 const std::function<void(communicator<Backend>&)>& f) {
+void spawn_ranks(int size, const std::source_location& where, const spawn_options& options, rank_function<Backend> f) {
   if (size < 1 || size > roll_call<rendezvous_store<>>::most_ranks)
     throw usage_error("spawn: " + std::to_string(size) + " ranks; a world has 1 to 65536");
   if (options.init.rank || options.init.world_size || !options.init.rendezvous.empty())
