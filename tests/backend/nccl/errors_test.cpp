@@ -96,7 +96,7 @@ TEST_CASE("nccl: messages of a group end both ranks when one of them fails") {
   }
 }
 
-TEST_CASE("nccl: a farewell that fails is no error of anybody's, and what did not end is aborted") {
+TEST_CASE("nccl: a shutdown that fails is no error of anybody's, and what did not end is aborted") {
   for (const std::string call : {"ncclCommFinalize", "ncclCommDestroy"}) {
     CAPTURE(call);
     fake::machine machine;

@@ -196,7 +196,7 @@ TEST_CASE("nccl: an operation whose buffers the device still uses ends when it h
   // Nothing hung; what could not be ended is left behind: the communicator and the byte of its barrier.
 }
 
-TEST_CASE("nccl: a farewell that hangs is given up") {
+TEST_CASE("nccl: a shutdown that hangs is given up") {
   fake::machine machine;
   machine.finalize_hangs = true;
   run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); }, {.patience = 100ms});

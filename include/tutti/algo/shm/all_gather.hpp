@@ -23,11 +23,11 @@ routine direct_all_gather(group_link<T> link, shm_group& b, all_gather_args a) {
   const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
   if (block >= worth_mapping) {
     shm_group::exposure_epoch shown{b, link.link()};
-    const std::uint64_t here = detail::place_or_lend_block(m, b, a.in.data, block, block, a.out.bytes());
+    const std::uint64_t here = detail::place_or_cma_block(m, b, a.in.data, block, block, a.out.bytes());
     const std::uint64_t step = m.post({here, shm_group::no_offset});
     co_await m.wait_all(step);
     if (m.all_described(step)) {
-      const status how = detail::copy_noted(link, m, b, step, layout::of_equal(a.in.count), a.in, a.out);
+      const status how = detail::copy_described(link, m, b, step, layout::of_equal(a.in.count), a.in, a.out);
       if (!how.ok()) co_await detail::give_up(m, how);
       const std::uint64_t end = m.post();
       co_await m.wait_all(end);

@@ -21,7 +21,7 @@ std::uint64_t place_of_input(const shm_call<T>& m, const shm_group& b, const all
   if (a.in.data == a.out.data) return shm_group::no_offset;
   if (a.in.bytes() == 0) return 0;
   const std::size_t longest = a.in_blocks.longest() * a.in.element_bytes;
-  return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
+  return place_or_cma_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
 }
 
 /// Copies `bytes` bytes from offset `begin` of rank r's input, which r has described with `step`. Returns 0, or an

@@ -41,7 +41,7 @@ routine direct_broadcast(group_link<T> link, shm_group& b, broadcast_args a) {
     if (!root) co_await m.wait_rank(a.root, step, chunk <= detail::few_lines ? chunk : 0);
     if (tells && b.descriptor_of(a.root, step).in != shm_group::no_offset) {
       co_await detail::move_mapped(link, m, b, a.root, step, detail::flow::from_root, at(a.data.data, 0),
-                                   [bytes](int) { return detail::stretch{0, bytes}; });
+                                   [bytes](int) { return detail::byte_range{0, bytes}; });
       break;
     }
     if (done == 0) shown.close();

@@ -30,8 +30,8 @@ inline stores stores_for(std::size_t bytes) noexcept {
 }
 
 /// Copies a range of one external segment to its place.
-inline void bring_stretch(const external_segments& d, const std::byte* from, std::byte* to, std::size_t count,
-                          std::size_t element, stores how) {
+inline void bring_range(const external_segments& d, const std::byte* from, std::byte* to, std::size_t count,
+                        std::size_t element, stores how) {
   if (count * element < shm_group::worth_streaming) how = stores::ordinary;
   if (!d.bring)
     return how == stores::streaming ? copy_streaming(to, from, count * element) : copy_bytes(to, from, count * element);
@@ -51,7 +51,7 @@ inline void bring(const external_segments& d, std::size_t first, std::size_t las
                   std::size_t element, stores how) {
   for (const external_segment* p = d.from(first); p != d.end() && p->first < last; ++p) {
     const std::size_t from = (std::max)(p->first, first), to = (std::min)(p->first + p->count, last);
-    bring_stretch(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
+    bring_range(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
   }
 }
 
@@ -71,8 +71,8 @@ inline const std::byte* gathered(const external_segments& d, std::size_t first, 
   for (; p != d.end() && p->first < last; ++p) {
     if (p->first > done) from_buffer(p->first);
     const std::size_t to = (std::min)(p->first + p->count, last);
-    bring_stretch(d, at(p->data, (done - p->first) * element), room + (done - first) * element, to - done, element,
-                  stores::ordinary);
+    bring_range(d, at(p->data, (done - p->first) * element), room + (done - first) * element, to - done, element,
+                stores::ordinary);
     done = to;
   }
   from_buffer(last);

@@ -16,7 +16,7 @@ namespace detail {
 
 /// Returns the range of rank r's block in the root's buffer.
 template <class Args>
-stretch block_of(const Args& a, std::size_t element, int r) noexcept {
+byte_range block_of(const Args& a, std::size_t element, int r) noexcept {
   const auto i = static_cast<std::size_t>(r);
   return {a.blocks.begin(i) * element, a.blocks.size(i) * element};
 }
@@ -72,7 +72,7 @@ routine gather_at_root(group_link<T> link, shm_call<T> m, shm_group& b, gather_a
   if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::no_offset) {
     co_await move_mapped(link, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
       const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
-      return stretch{offset + shm_group::slot_bytes, chunk_size(bytes, shm_group::slot_bytes, bytes)};
+      return byte_range{offset + shm_group::slot_bytes, chunk_size(bytes, shm_group::slot_bytes, bytes)};
     });
     longest = 0;
   }
@@ -119,7 +119,7 @@ routine gather_at_rank(group_link<T> link, shm_call<T> m, shm_group& b, gather_a
       co_await link.refuse(other_length(link, a, m.rank(), mine, a.root, room));
     const std::size_t begin = known ? me * mine : places.told_place(table, me);
     co_await move_mapped(link, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
-                         [=](int) { return stretch{begin + mine - rest, rest}; });
+                         [=](int) { return byte_range{begin + mine - rest, rest}; });
     longest = 0;
   }
   shown.close();
@@ -208,7 +208,7 @@ routine scatter_at_rank(group_link<T> link, shm_call<T> m, shm_group& b, scatter
   if (notes && b.descriptor_of(a.root, step).in != shm_group::no_offset) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
     co_await move_mapped(link, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
-                         [=](int) { return stretch{begin, mine}; });
+                         [=](int) { return byte_range{begin, mine}; });
     longest = 0;
   }
   shown.close();

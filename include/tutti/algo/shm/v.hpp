@@ -22,12 +22,12 @@ routine direct_all_gather_v(group_link<T> link, shm_group& b, all_gather_v_args 
   if (longest >= worth_mapping) {
     shm_group::exposure_epoch shown{b, link.link()};
     const std::uint64_t here =
-        mine == 0 ? 0 : detail::place_or_lend_block(m, b, a.in.data, mine, longest, a.out.bytes());
+        mine == 0 ? 0 : detail::place_or_cma_block(m, b, a.in.data, mine, longest, a.out.bytes());
     const std::uint64_t step = m.post({here, shm_group::no_offset});
     co_await m.wait_all(step);
     const bool all = m.all_described(step);
     if (all) {
-      const status how = detail::copy_noted(link, m, b, step, a.blocks, a.in, a.out);
+      const status how = detail::copy_described(link, m, b, step, a.blocks, a.in, a.out);
       if (!how.ok()) co_await detail::give_up(m, how);
       const std::uint64_t end = m.post();
       co_await m.wait_all(end);

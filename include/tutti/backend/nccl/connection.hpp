@@ -72,7 +72,7 @@ class nccl_connection {
     if (*this) {
       ended_ = true;
       end([m = made_, comm = comm_now(), limit = after(patience / 2)] {
-        if (comm) nccl_farewell<Api>(comm, limit);
+        if (comm) nccl_shut_down<Api>(comm, limit);
         if (m->whole) static_cast<void>(Api::abort(m->whole));
       });
     }

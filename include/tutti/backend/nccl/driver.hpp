@@ -176,11 +176,11 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   // A device does not signal its end, so a sleeping thread polls again soon.
   void prepare_park() noexcept override {
-    nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::brief);
+    sleep_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::brief);
   }
-  void park(duration at_most) noexcept override { nap_.sleep(at_most); }
+  void park(duration at_most) noexcept override { sleep_.sleep(at_most); }
   void finish_park() noexcept override {}
-  void unpark() noexcept override { nap_.wake(); }
+  void unpark() noexcept override { sleep_.wake(); }
 
  private:
   /// Returns the operation in flight of a handle, and whether its join must poll: a loop that only joins notices a lost
@@ -282,7 +282,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   std::uint64_t sequence_ = 0, joins_ = 0;
   detail::nccl_batch<flight> batch_;      // the operations of the last call of NCCL
   cuda::stream_handle target_ = nullptr;  // its stream
-  interruptible_sleep nap_;
+  interruptible_sleep sleep_;
 };
 
 }  // namespace tutti

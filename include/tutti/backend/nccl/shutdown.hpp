@@ -16,7 +16,7 @@ namespace tutti {
 /// its memory; after the limit, aborts it. Each of NCCL's calls may hang, so this must run on a thread that can be left
 /// behind.
 template <nccl_functions Api>
-void nccl_farewell(nccl_comm comm, deadline limit) noexcept {
+void nccl_shut_down(nccl_comm comm, deadline limit) noexcept {
   nccl_result r = Api::finalize(comm);
   while (r == nccl_result::in_progress && clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));

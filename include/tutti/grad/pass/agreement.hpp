@@ -98,14 +98,14 @@ constexpr begun pass_of(double weight) noexcept { return weight > 0 ? begun::pas
 /// unknown or has the signature of agree_on_order().
 [[noreturn]] TUTTI_DECL void tell_apart(begun here);
 
-/// Gives all ranks rank 0's order. Collective. Begins on `meeting`, the communicator on which a pass begins, with an
+/// Gives all ranks rank 0's order. Collective. Begins on `first`, the communicator on which a pass begins, with an
 /// all_reduce about as small as a pass's first one but of another size, so that ranks that begin a pass instead are
 /// found, over messages too.
 template <class Comm>
-task<> agree_on_order(Comm& world, Comm& meeting, std::vector<int>& order, std::source_location where) {
+task<> agree_on_order(Comm& world, Comm& first, std::vector<int>& order, std::source_location where) {
   try {
     std::array<double, 3> here{};
-    co_await meeting.all_reduce(here, sum, {}, where);
+    co_await first.all_reduce(here, sum, {}, where);
     co_await world.broadcast(order, 0, {}, where);
   } catch (...) {
     tell_apart(begun::rebuild);

@@ -62,8 +62,8 @@ task<bool> reducer<Comm, Hook>::lay_out_anew(std::source_location where) {
   pass_type at_work{*this};         // if dropped or failed, it ends the world: plans might differ
   pass_.begin_rebuild();
   std::vector<int> order = pass_.marks().order();
-  Comm& meeting = weights_.own_collective() ? *world_ : buckets_.group(0);  // on which a pass begins
-  co_await detail::agree_on_order(*world_, meeting, order, where);
+  Comm& first = weights_.own_collective() ? *world_ : buckets_.group(0);  // on which a pass begins
+  co_await detail::agree_on_order(*world_, first, order, where);
   const bool changed = follow(order);
   pass_.end();
   co_return changed;

@@ -21,10 +21,10 @@
 namespace tutti::detail {
 
 /// Pending handshakes: accepted connections that have not proved themselves. Their number is fixed, and none takes
-/// memory of its own. If all places are taken, the oldest connection is closed, as a peer needs only a moment; if an
-/// eighth of all come from one address, the oldest from there, and none that has shown the secret while another has
-/// not. A connection on which something wrong comes, or nothing
-/// in time, is closed; nobody waits for it.
+/// memory of its own. If all places are taken, the oldest connection is closed, as a peer needs only a moment; if at
+/// least an eighth of them come from one address, the oldest of that address. A connection that has shown the secret is
+/// closed only if all have. A connection on which something wrong comes, or nothing in time, is closed; nobody waits
+/// for it.
 class tcp_acceptor {
  public:
   /// Connection that has proved to be a peer's.

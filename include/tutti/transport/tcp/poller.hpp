@@ -22,7 +22,7 @@ class tcp_poller {
   static constexpr source source_of(const os::ready_event& e) noexcept { return static_cast<source>(e.token >> 32); }
   static constexpr int index_of(const os::ready_event& e) noexcept { return static_cast<int>(e.token & 0xffffffffU); }
 
-  /// Returns the index of a connection in tokens; peer_of() and track_of() reverse it.
+  /// Returns the index of a connection in tokens; peer_of() and rail_of() reverse it.
   [[nodiscard]] int index(int peer, int rail) const noexcept { return peer * connections_ + rail; }
   [[nodiscard]] int peer_of(const os::ready_event& e) const noexcept { return index_of(e) / connections_; }
   [[nodiscard]] int rail_of(const os::ready_event& e) const noexcept { return index_of(e) % connections_; }

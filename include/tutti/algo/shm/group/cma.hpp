@@ -39,11 +39,12 @@ std::uint64_t place_or_cma(const shm_call<T>& m, const void* p, std::size_t byte
   return os::kernel_copies(p, bytes) ? address | by_cma : shm_group::no_offset;
 }
 
-/// Returns the same for a block that every rank copies from every other. Messages that exceed the caches are staged by
-/// streaming stores instead. `longest` is the longest block, `message` the bytes of all blocks.
+/// Returns the descriptor of a block that every rank copies from every other, as place_or_cma() does. Messages that
+/// exceed the caches are staged by streaming stores instead. `longest` is the longest block, `message` the bytes of all
+/// blocks.
 template <mapped_transport T>
-std::uint64_t place_or_lend_block(const shm_call<T>& m, const shm_group& b, const void* p, std::size_t bytes,
-                                  std::size_t longest, std::size_t message) noexcept {
+std::uint64_t place_or_cma_block(const shm_call<T>& m, const shm_group& b, const void* p, std::size_t bytes,
+                                 std::size_t longest, std::size_t message) noexcept {
   const bool pays = longest >= b.cma().blocks && message < beyond_caches;
   return place_or_cma(m, p, bytes, pays ? 1 : shm_group::no_offset);
 }
@@ -59,10 +60,10 @@ remote_buffer find(const shm_call<T>& m, int r, std::uint64_t where, std::size_t
 /// Bytes that cross-memory attach copies between two checks for a failure of the group.
 inline constexpr std::size_t cma_chunk = shm_group::slot_bytes;
 
-/// Copies a buffer chunk by chunk by `copy(done, bytes)`, which returns 0 or an errno. Returns the first error; ESRCH
-/// if some rank failed meanwhile.
+/// Copies a buffer by cross-memory attach, chunk by chunk by `copy(done, bytes)`, which returns 0 or an errno. Returns
+/// the first error; ESRCH if some rank failed meanwhile.
 template <class Copy>
-int copy_lent(shm_group& b, std::size_t bytes, Copy copy) {
+int copy_by_cma(shm_group& b, std::size_t bytes, Copy copy) {
   const shm_group::access_epoch access{b};
   int failed = 0;
   for (std::size_t done = 0; done < bytes && failed == 0; done += cma_chunk)
@@ -74,25 +75,25 @@ int copy_lent(shm_group& b, std::size_t bytes, Copy copy) {
 /// ESRCH also if some rank failed meanwhile.
 inline int copy_from(shm_group& b, std::byte* to, remote_buffer from, std::size_t bytes, std::size_t message) {
   if (from.process == 0) return copy_mapped(b, to, from.at, bytes, message) ? 0 : ESRCH;
-  return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
+  return copy_by_cma(b, bytes, [=](std::size_t done, std::size_t n) {
     return os::read_process(from.process, to + done, (from + done).address(), n);
   });
 }
 inline int copy_to(shm_group& b, remote_buffer to, const std::byte* from, std::size_t bytes, std::size_t message) {
   if (to.process == 0) return copy_mapped(b, to.at, from, bytes, message) ? 0 : ESRCH;
-  return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
+  return copy_by_cma(b, bytes, [=](std::size_t done, std::size_t n) {
     return os::write_process(to.process, (to + done).address(), from + done, n);
   });
 }
 
-/// Returns the error of such a copy.
+/// Returns the error of a copy that has ended with errno `failed`.
 inline status copy_failure(int failed) noexcept { return {errc::system, 0, -1, static_cast<std::uint64_t>(failed)}; }
 
 /// Copies the blocks of all ranks to their places in `all`, as `blocks` lays them out: this rank's from `own`, the
 /// others' from the buffers that they have described with `step`. A block that is in its place already is not copied.
 template <mapped_transport T>
-status copy_noted(const group_link<T>& link, const shm_call<T>& m, shm_group& b, std::uint64_t step,
-                  const layout& blocks, const_buffer own, buffer all) {
+status copy_described(const group_link<T>& link, const shm_call<T>& m, shm_group& b, std::uint64_t step,
+                      const layout& blocks, const_buffer own, buffer all) {
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = own.element_bytes, longest = blocks.longest() * element, message = all.bytes();
   const std::size_t turn = turn_bytes(b, longest, message);
@@ -114,7 +115,8 @@ status copy_noted(const group_link<T>& link, const shm_call<T>& m, shm_group& b,
   return {};
 }
 
-/// Ends the operation after such a copy has failed: with the failure of the rank that failed first, else with `why`.
+/// Ends the operation after a copy from or to another rank's buffer has failed: with the failure of the rank that
+/// failed first, else with `why`.
 template <mapped_transport T>
 routine give_up(shm_call<T> m, status why) {
   if (why.code == errc::system && why.detail == ESRCH) co_await m.failure();

@@ -17,7 +17,7 @@ bool root_may_wait(const shm_call<T>& m, std::size_t bytes) noexcept {
 enum class flow { from_root, to_root };
 
 /// Range of the root's buffer.
-struct stretch {
+struct byte_range {
   std::size_t offset, bytes;
 };
 
@@ -50,7 +50,7 @@ routine move_mapped(group_link<T> link, shm_call<T> m, shm_group& b, int root, s
     for (int r = 0; r < m.size() && failed == 0; ++r) {
       const std::uint64_t where = b.descriptor_of(r, step).in;
       if (r == root || !shares || where == shm_group::no_offset) continue;
-      const stretch block = block_of(r);
+      const byte_range block = block_of(r);
       if (block.bytes == 0) continue;
       const remote_buffer theirs = find(m, r, where, block.bytes);
       if (!theirs) co_await link.refuse({errc::protocol, 0, link.members().world_rank(r), 0});
@@ -58,7 +58,7 @@ routine move_mapped(group_link<T> link, shm_call<T> m, shm_group& b, int root, s
       failed = move(own + block.offset + from, theirs + from, share, block.bytes);
     }
   } else {
-    const stretch block = block_of(m.rank());
+    const byte_range block = block_of(m.rank());
     if (block.bytes != 0) {
       const remote_buffer theirs = find(m, root, b.descriptor_of(root, step).in + block.offset, block.bytes);
       if (!theirs) co_await link.refuse({errc::protocol, 0, link.members().world_rank(root), 0});
