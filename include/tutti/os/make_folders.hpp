@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// Makes a folder and those above it, as `mkdir -p`. Returns 0, also if it is there already, or the errno of the first
