@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <thread>
+#include <tutti/bootstrap/spawn.hpp>
 #include <tutti/tutti.hpp>
 
 int main(int argc, char** argv) try {
