@@ -101,8 +101,9 @@ TEST_CASE("trace and metrics: one file of each rank, by an option of tutti-run, 
     if (e["ph"] == "s") ++late[e["pid"]];
   }
   CHECK(ranks == std::set<int>{0, 1, 2});
-  // The slow rank is the last in most calls, and arrows begin there.
-  CHECK(late[2] > 15 * 2);
+  // The slow rank is the last more often than the others, also on a busy machine; arrows begin there.
+  CHECK(late[2] > late[0]);
+  CHECK(late[2] > late[1]);
 }
 
 TEST_CASE("trace: the file of a rank that was killed can be read, and merged") {
