@@ -10,6 +10,7 @@
 #include <tutti/backend/driver.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/core/log.hpp>
+#include <tutti/transport/threads.hpp>
 
 namespace {
 
