@@ -204,19 +204,15 @@ TUTTI_DECL void flight_recorder::dump_for_signal() noexcept {
 
 TUTTI_DECL void flight_recorder::dump_on(int signal) {
   constexpr auto count = [](int) { signals_.fetch_add(1, std::memory_order_relaxed); };
-  struct sigaction before{};
   const auto refuse = [signal](const char* why) {
     throw usage_error("the flight recorder cannot dump on signal " + std::to_string(signal) + ": " + why +
                       "; choose another, such as USR2");
   };
-  if (::sigaction(signal, nullptr, &before) != 0) refuse("it cannot be handled");
-  if (before.sa_handler == +count) return;
-  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) refuse("the program has a handler for it");
-  struct sigaction own{};
-  own.sa_handler = count;
-  own.sa_flags = SA_RESTART;
-  ::sigemptyset(&own.sa_mask);
-  if (::sigaction(signal, &own, nullptr) != 0) refuse("it cannot be handled");
+  const auto before = ::signal(signal, count);  // calls that it interrupts continue
+  if (before == SIG_ERR) refuse("it cannot be handled");
+  if (before == +count || before == SIG_DFL || before == SIG_IGN) return;
+  ::signal(signal, before);
+  refuse("the program has a handler for it");
 }
 
 }  // namespace tutti::watch

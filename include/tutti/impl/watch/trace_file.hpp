@@ -63,9 +63,10 @@ TUTTI_DECL void trace_file::take(const operation& o, std::int64_t issued, std::i
   const std::size_t thread = thread_for(issued, ended);
   slice(o.call.name(), o.call.is_message() ? "message" : "collective", thread, issued, ended);
   const std::uint64_t bytes = o.count * o.element_bytes;
-  waiting_ += R"(,"args":{"sequence":)" + std::to_string(o.sequence) + R"(,"group":)" + std::to_string(o.context) +
-              R"(,"count":)" + std::to_string(o.count) + R"(,"bytes":)" + std::to_string(bytes) + R"(,"dtype":)" +
-              detail::quoted_json(tutti::name(o.type)) + R"(,"algorithm":")" + tutti::name(o.via) + '"';
+  waiting_ += R"(,"args":{"sequence":)" + std::to_string(o.sequence) + R"(,"group":)" +
+              std::to_string(unsigned{o.context}) + R"(,"count":)" + std::to_string(o.count) + R"(,"bytes":)" +
+              std::to_string(bytes) + R"(,"dtype":)" + detail::quoted_json(tutti::name(o.type)) + R"(,"algorithm":")" +
+              tutti::name(o.via) + '"';
   if (o.reduction) waiting_ += std::string(R"(,"reduction":")") + tutti::name(*o.reduction) + '"';
   if (o.other >= 0) waiting_ += (o.call.is_message() ? R"(,"peer":)" : R"(,"root":)") + std::to_string(o.other);
   if (o.call.is_message()) waiting_ += R"(,"tag":)" + std::to_string(o.tag);

@@ -63,14 +63,14 @@ class registered_ranges {
   static void add(std::span<const std::byte> memory, std::string words) {
     const std::scoped_lock guard{mutex};
     const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()), end = begin + memory.size();
-    for (const range& r : ranges)
+    for (const range& r : ranges())
       if (begin < r.end && r.begin < end) throw usage_error{"it overlaps memory that " + r.words + " has registered"};
-    ranges.push_back({begin, end, std::move(words)});
+    ranges().push_back({begin, end, std::move(words)});
   }
   static void remove(std::span<const std::byte> memory) noexcept {
     const std::scoped_lock guard{mutex};
     const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-    std::erase_if(ranges, [begin](const range& r) { return r.begin == begin; });
+    std::erase_if(ranges(), [begin](const range& r) { return r.begin == begin; });
   }
 
  private:
@@ -78,8 +78,12 @@ class registered_ranges {
     std::uintptr_t begin, end;
     std::string words;
   };
+  // Never destroyed: a world of static storage duration ends after main().
+  static std::vector<range>& ranges() {
+    static auto* const all = new std::vector<range>;
+    return *all;
+  }
   static inline std::mutex mutex;
-  static inline std::vector<range> ranges;
 };
 
 }  // namespace detail
