@@ -23,9 +23,11 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/driver.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
 #include <tutti/os/memory_areas.hpp>
+#include <tutti/transport/host.hpp>
 
 #include "process/programs/options.hpp"
 
@@ -300,13 +302,26 @@ void every_collective(world_type& w, const std::function<bool(int)>& registers) 
     }
 }
 
-/// The elements that follow `first`, which is a page's begin, are one page's.
+/// Returns the place in the heap of what is allocated next, behind all else.
+std::uint64_t next_place(world_type& w) {
+  const auto probe = w.allocate<std::byte>(32 << 20);
+  return w.backend().shared_driver()->link().locate(probe.data(), 1).value();
+}
+
+/// A vector begins and ends inside of pages. If it were staged where ranks have cores of their own, the group would
+/// first choose how, which takes slots of 4 MiB.
 void whole_array(world_type& w) {
   arrays all{1, 1 << 20};
   const auto mine = w.register_buffer(all[0]);
   check(mine.registered() && is_shared(all[0].data() + 5000), "not registered");
-  collective(w, all, 0, all[0].size(), 5, [&](std::size_t count) { return all.at(0, 0, count); });
-  all.compare("all_reduce of the whole array");
+  w.barrier().wait();  // the group's first call takes its memory
+  const std::uint64_t before = next_place(w);
+  for (const int kind : {0, 12}) {
+    const std::string what =
+        collective(w, all, kind, all[0].size(), 5, [&](std::size_t count) { return all.at(0, 0, count); });
+    all.compare(what);
+    check(next_place(w) == before, what + " on registered memory has staged");
+  }
 }
 
 /// Ends beside an operation in flight, which they wait for.
@@ -487,10 +502,10 @@ int main(int argc, char** argv) try {
     world->all_reduce(kept).wait();
     check(kept[5000] == 5.0F * static_cast<float>(world->size()), "a wrong sum");
   } else {
+    whole_array(*world);
     every_collective(*world, [](int) { return true; });
     every_collective(*world, [](int r) { return r == 0; });
     every_collective(*world, [](int r) { return r != 0; });
-    whole_array(*world);
     end_beside_operations(*world);
     freed_while_registered(*world);
     refusals(*world);
