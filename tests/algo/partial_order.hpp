@@ -19,7 +19,7 @@ inline tutti::reduction appending() { return tutti::erase_type<links::word>(link
 /// The word of ranks [0, terms).
 inline links::word up_to(int terms) { return links::spelled(0, terms); }
 
-/// `make(link, board, args)` reduces to a root; the word begins with rank `first(root)`.
+/// `make(link, group, args)` reduces to a root; the word begins with rank `first(root)`.
 template <tutti::transport T, class Make, class First>
 void check_reduce(Make make, First first) {
   for (const int size : tutti_test::grid<int>({1, 2, 3, 5, 8, 9}, {2, 5}))

@@ -29,8 +29,8 @@ class watched_transport : public tutti::threads_transport {
   std::atomic<int> parks{0}, wakes{0};
 };
 
-template <class Lane>
-tutti::routine refused(Lane link) {
+template <class Link>
+tutti::routine refused(Link link) {
   co_await link.refuse({tutti::errc::out_of_resources});
 }
 

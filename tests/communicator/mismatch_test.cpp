@@ -138,7 +138,7 @@ void check_differ(const action& usual, const action& other) {
 }
 
 TEST_CASE("mismatch: ranks that call different things in mapped memory are told") {
-  SUBCASE("sizes of one meeting") { check_differ(all_reduce(100), all_reduce(200)); }
+  SUBCASE("sizes of one round") { check_differ(all_reduce(100), all_reduce(200)); }
   SUBCASE("a small and a large size") { check_differ(all_reduce(100), all_reduce(40000)); }
   SUBCASE("a large and a small size") { check_differ(all_reduce(40000), all_reduce(100)); }
   SUBCASE("buffers that are mapped, one element apart") { check_differ(all_reduce(20000), all_reduce(20001)); }

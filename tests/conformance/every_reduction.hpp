@@ -258,7 +258,7 @@ class every_reduction {
   std::vector<tutti::op> ops_;
 };
 
-/// Fewer elements than ranks, about as many as fill some registers, with and without a rest, and more than one meeting
+/// Fewer elements than ranks, about as many as fill some registers, with and without a rest, and more than one round
 /// in memory carries; now and then more than a slot of it, or a piece of a message, holds.
 inline std::size_t count_of(const reduction_case& c, std::size_t turn) noexcept {
   constexpr std::size_t few[] = {7, 1, 3, 0}, some[] = {256, 64, 640, 192}, many[] = {5000, 9000, 4200, 20000};

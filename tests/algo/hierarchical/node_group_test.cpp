@@ -35,8 +35,8 @@ TEST_CASE("node memory: the ranks of a node are a group with numbers of their ow
 }
 
 /// An all_reduce of one number inside of each node, on one side.
-template <class Lane>
-tutti::routine sum_inside(Lane link, node_group& memory, node_group::side& s, int& v,
+template <class Link>
+tutti::routine sum_inside(Link link, node_group& memory, node_group::side& s, int& v,
                           tutti::algo::call_signature call) {
   co_await memory.begin(link, s, call);
   const std::span<int> one{&v, 1};
@@ -57,12 +57,12 @@ TEST_CASE("node memory: both sides are shm groups of the node's ranks") {
         });
         expect(v == sums[me.number()], "sum " + std::to_string(v));
       }
-    int boards = 0;
+    int groups = 0;
     memory.for_each_shm_group([&](const tutti::algo::shm_group& b) {
-      ++boards;
-      expect(b.is_open() == (memory.size() > 1), "a rank alone needs no board");
+      ++groups;
+      expect(b.is_open() == (memory.size() > 1), "a rank alone needs no shm group");
     });
-    expect(boards == 2, "not all boards");
+    expect(groups == 2, "not all shm groups");
   });
 }
 

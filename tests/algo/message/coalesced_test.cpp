@@ -20,7 +20,7 @@ using links::word;
 using spans = std::vector<std::span<word>>;
 
 /// Buffers of odd lengths, some empty, cut otherwise on every rank, together within a slot, a slot's worth, and more:
-/// `make(link, board, args)` folds all in the order of the ranks. They lie in memory that others map where `mapped`
+/// `make(link, group, args)` folds all in the order of the ranks. They lie in memory that others map where `mapped`
 /// says so of a rank, on a transport that maps only what it has allocated.
 template <tutti::transport T = tutti::threads_transport, class Make>
 void check_order(Make make, bool (*mapped)(int rank) = [](int) { return false; }) {
@@ -73,7 +73,7 @@ TEST_CASE("coalesced: what all ranks map is not copied, and has the bits of what
           tutti::erase_type<float>(tutti::mean)};
       const std::uint64_t before = me.shm_group().step();
       me.run([&](auto link) { return tutti::algo::direct_all_reduce_coalesced(link, me.shm_group(), a); });
-      links::expect((me.shm_group().step() - before == 2) == (data == mapped), "meetings",
+      links::expect((me.shm_group().step() - before == 2) == (data == mapped), "rounds",
                     me.shm_group().step() - before);
     }
     links::expect(std::memcmp(mapped, plain.data(), count * sizeof(float)) == 0, "bits");

@@ -26,7 +26,7 @@ TEST_CASE("call_history: what this rank called is recalled, and not what went by
         };
         const auto reduced = call_of(7, tutti::all_reduce_args{}), told = call_of(9, tutti::broadcast_sized_args{});
         on.remember(reduced, algorithm::ring);
-        expect(short_id(7) == 0, "recalled before the board was open");
+        expect(short_id(7) == 0, "recalled before the shm group was open");
         co_await on.open(link);
         on.begin(reduced);
         on.begin(call_of(8, tutti::barrier_args{}));

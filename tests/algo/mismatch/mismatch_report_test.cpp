@@ -35,19 +35,19 @@ struct world_of {
   static constexpr std::uint32_t context = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(static_cast<int>(Ranks));
   std::vector<std::unique_ptr<links::rank<>>> all;
-  shm_group boards[Ranks]{};
+  shm_group groups[Ranks]{};
 
   world_of() {
     std::vector<tutti::op> ops;
     for (std::size_t r = 0; r < Ranks; ++r) {
       all.push_back(std::make_unique<links::rank<>>(hub, static_cast<int>(r)));
-      ops.push_back(all[r]->start([&](auto link) { return tutti::algo::direct_barrier(link, boards[r]); }));
+      ops.push_back(all[r]->start([&](auto link) { return tutti::algo::direct_barrier(link, groups[r]); }));
     }
     while (!std::all_of(ops.begin(), ops.end(), [](const tutti::op& o) { return o.done(); }))
       for (auto& one : all) one->engine().poll();
   }
   void begin(std::initializer_list<std::size_t> ranks, const call_signature& c) {
-    for (const std::size_t r : ranks) boards[r].begin(c);
+    for (const std::size_t r : ranks) groups[r].begin(c);
   }
   /// What `rank` says of its operation #`sequence`.
   [[nodiscard]] std::string said(std::size_t rank, std::uint64_t sequence, int blamed = -1) const {
@@ -57,7 +57,7 @@ struct world_of {
     s.result = {tutti::errc::mismatch, 0, blamed, 0};
     s.info.sequence = sequence;
     s.info.context = context;
-    return tutti::algo::explain_mismatch(s, boards[rank], members, "nobody");
+    return tutti::algo::explain_mismatch(s, groups[rank], members, "nobody");
   }
 };
 
@@ -114,7 +114,7 @@ TEST_CASE("mismatch_report: of many different calls the least common is named, o
 
 TEST_CASE("mismatch_report: who differs from most of the group is the culprit, and nobody else") {
   const auto culprit = [](const auto& w, std::size_t size) {
-    return mismatch_report::find(w.boards[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
+    return mismatch_report::find(w.groups[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
   };
   world_of<3> three;
   three.begin({2}, all_reduce(2, 5));
@@ -252,7 +252,7 @@ TEST_CASE("mismatch_report: another divisor is told without its value") {
         "does not match what rank 12 called: all_reduce #2 (5 x float32, mean_over) with another divisor");
 }
 
-TEST_CASE("mismatch_report: blocks of other lengths, and a board that nobody has opened") {
+TEST_CASE("mismatch_report: blocks of other lengths, and an shm group that nobody has opened") {
   world_of<3> w;
   call_signature uneven = all_reduce(2, call_signature::any_count);
   uneven.what = collective::reduce_scatter_v;

@@ -41,7 +41,7 @@ void all_reduce(Rank& me, const std::vector<T>& in, std::vector<T>& out, Op with
   });
 }
 
-// One meeting, several meetings, and several slots.
+// One round, several rounds, and several slots.
 const std::vector<std::size_t> counts{0, 1, 3, 1000, 4097, 40000};
 
 TEST_CASE_TEMPLATE("direct: operands are taken in the order of the ranks, wherever they are", T, threads_transport,

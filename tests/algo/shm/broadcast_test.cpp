@@ -27,7 +27,7 @@ void check_all(int size, Steps steps) {
   links::run<T>(size, [&](auto& me) {
     std::vector<std::uint8_t> memory(2 * chunk + 200);
     std::uint8_t salt = 0;
-    // As if the staging had been chosen: that takes meetings, too.
+    // As if the staging had been chosen: that takes rounds, too.
     (void)me.shm_group().choice_due(tutti::algo::retune_schedule::worth_choosing);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, beside, beside + 1, mapped_from - 1, mapped_from,
                                     chunk, chunk + 1, 2 * chunk + 77})
@@ -45,12 +45,12 @@ void check_all(int size, Steps steps) {
                                                tutti::broadcast_args{tutti::erase_type(data), root});
         });
         expect(memory == wanted, "from rank " + std::to_string(root) + ", bytes:", bytes);
-        expect(me.shm_group().step() - before == steps(bytes), "the meetings of a broadcast of bytes", bytes);
+        expect(me.shm_group().step() - before == steps(bytes), "the rounds of a broadcast of bytes", bytes);
       }
   });
 }
 
-TEST_CASE("direct_broadcast: beside a step, in a slot, and in chunks, one meeting each") {
+TEST_CASE("direct_broadcast: beside a step, in a slot, and in chunks, one round each") {
   for (const int size : tutti_test::grid<int>({1, 2, 3, 5}, {3}))
     check_all<links::staging_transport>(size,
                                         [](std::size_t bytes) { return bytes == 0 ? 1 : (bytes + chunk - 1) / chunk; });
@@ -63,7 +63,7 @@ class roomy_transport : public tutti::threads_transport {
   [[nodiscard]] double ranks_per_core() const noexcept { return 1; }
 };
 
-TEST_CASE("direct_broadcast: where ranks map each other's buffers, two meetings from 4 KiB on, and no staging") {
+TEST_CASE("direct_broadcast: where ranks map each other's buffers, two rounds from 4 KiB on, and no staging") {
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
     check_all<roomy_transport>(size, [](std::size_t bytes) { return bytes < mapped_from ? 1U : 2U; });
 }

@@ -11,8 +11,8 @@ namespace links {
 
 inline constexpr int not_at_once = -1;
 
-template <class Lane>
-tutti::routine ended(Lane) {
+template <class Link>
+tutti::routine ended(Link) {
   co_return;
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("inline_path: an all_reduce of one chunk ends without a routine where 
     }
   });
   CHECK(inline_path > 0);
-  CHECK(routines > 0);  // who opens the board, at least
+  CHECK(routines > 0);  // who opens the shm group, at least
 }
 
 TEST_CASE("inline_path: what is mapped on this rank, or is no single chunk, does not begin") {
@@ -106,7 +106,7 @@ TEST_CASE("inline_path: ranks that call all_reduces of different lengths are tol
     std::atomic<int> mismatches{0};
     links::run<links::staging_transport>(2, [&](auto& me) {
       std::vector<std::uint32_t> in(2048), out(2048);
-      call(me, sum_of<std::uint32_t>(in, out), -1);  // opens the board
+      call(me, sum_of<std::uint32_t>(in, out), -1);  // opens the shm group
       in.resize(3000 + static_cast<std::size_t>(me.number()));
       out.resize(in.size());
       try {

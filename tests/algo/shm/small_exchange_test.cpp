@@ -32,7 +32,7 @@ TEST_CASE("small_exchange: which calls are small") {
   const auto list = [](std::size_t n) { return tutti::buffer_list{nullptr, 1, n, 1, tutti::dtype::u8, nullptr}; };
   CHECK(is_small(tutti::all_reduce_coalesced_args{list(8192), {}}));
   CHECK_FALSE(is_small(tutti::all_reduce_coalesced_args{list(8193), {}}));
-  // of so many ranks that reading all of them takes longer than a second meeting
+  // of so many ranks that reading all of them takes longer than a second round
   CHECK(tutti::algo::is_small(tutti::all_reduce_coalesced_args{list(4032), {}}, 65));
   CHECK_FALSE(tutti::algo::is_small(tutti::all_reduce_coalesced_args{list(4033), {}}, 65));
 }

@@ -243,7 +243,7 @@ TEST_CASE("direct_small: a call that does not match fails on both sides, at once
   for (const int spin_limit : {not_at_once, 0, 1 << 20}) {
     std::atomic<int> mismatches{0};
     links::run(2, [&](auto& me) {
-      call(me, tutti::barrier_args{}, not_at_once);  // opens the board
+      call(me, tutti::barrier_args{}, not_at_once);  // opens the shm group
       std::vector<std::uint32_t> v(4 + static_cast<std::size_t>(me.number()));
       const auto with = tutti::erase_type<std::uint32_t>(tutti::sum);
       try {

@@ -40,7 +40,7 @@ bool is_zero(const std::byte* p, std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("memory is zeroed, aligned, and inside the rank's own stretch") {
+TEST_CASE("memory is zeroed, aligned, and inside the rank's own heap") {
   second_half s{4 * MiB};
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, page, page + 1, std::size_t{MiB}}) {
     std::byte* p = s.heap.allocate(bytes);
@@ -117,7 +117,7 @@ TEST_CASE("pages are taken when memory is handed out, in steps") {
   CHECK(s.heap.reserved_bytes() - before <= 102 * MiB);
 }
 
-TEST_CASE("a full stretch says so and stays usable") {
+TEST_CASE("a full heap says so and stays usable") {
   second_half s{16 * page};
   CHECK_THROWS_WITH_AS(
       (void)s.heap.allocate(17 * page),

@@ -56,9 +56,9 @@ TEST_CASE("limits of the process make the heaps smaller") {
   }
 }
 
-TEST_CASE("of 64 ranks on a machine the rings and a board of each cost less than 1 MiB per pair") {
+TEST_CASE("of 64 ranks on a machine the rings and one shm group cost less than 1 MiB per pair") {
   constexpr int n = 64;
   constexpr std::uint64_t pairs = n * (n - 1) / 2;
-  const std::uint64_t boards = n * (tutti::algo::shm_group::part_bytes + tutti::algo::shm_group::long_bytes);
-  CHECK(tutti::shm_control_block::bytes(n) + boards <= pairs << 20);
+  const std::uint64_t groups = n * (tutti::algo::shm_group::part_bytes + tutti::algo::shm_group::long_bytes);
+  CHECK(tutti::shm_control_block::bytes(n) + groups <= pairs << 20);
 }

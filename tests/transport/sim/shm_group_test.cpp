@@ -30,7 +30,7 @@ class watcher {
  public:
   explicit watcher(int ranks) : parts_(static_cast<std::size_t>(ranks)) {}
 
-  /// The first board of a world is the world's own: its parts come first.
+  /// The first shm group of a world is the world's own: its parts come first.
   void allocated(int rank, const std::byte* p, std::size_t bytes) {
     part& mine = parts_[static_cast<std::size_t>(rank)];
     if (bytes == shm_group::part_bytes && !mine.base) mine.base = p;
@@ -92,7 +92,7 @@ class watched_transport : public sim_transport {
   }
 };
 
-TEST_CASE("sim: no collective overwrites a slot of the board that is still read") {
+TEST_CASE("sim: no collective overwrites a slot of the group that is still read") {
   int posts = 0;
   for_seeds(1, sim_program::seeds / 4, [&](std::uint64_t seed) {
     const int size = 2 + static_cast<int>(seed % 4);
@@ -108,8 +108,8 @@ TEST_CASE("sim: no collective overwrites a slot of the board that is still read"
 
 /// Rounds in which one rank gives and the others take, so that the giver has nobody to wait for but by the rule. With
 /// `takes_turns` every rank gives in turn. Without `rule` a giver writes at once.
-template <class Lane>
-routine give(Lane link, shm_group& b, bool takes_turns, bool rule, int& wrong) {
+template <class Link>
+routine give(Link link, shm_group& b, bool takes_turns, bool rule, int& wrong) {
   shm_group::ticket turn{b, link.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(link);

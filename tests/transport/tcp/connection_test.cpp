@@ -15,7 +15,7 @@ namespace {
 using tutti::detail::tcp_connection;
 using tutti::os::interest;
 
-/// A road with little room, and its other end.
+/// A connection with little room, and its other end.
 struct narrow {
   tcp_connection r;
   tutti::os::fd far;
@@ -84,7 +84,7 @@ TEST_CASE("a write that is cut short is to be watched, and so are bytes that are
   CHECK(m.r.wanted() == interest::read_write);
 }
 
-TEST_CASE("a road that is used again starts anew") {
+TEST_CASE("a connection that is used again starts anew") {
   tcp_connection r;
   r.finish_writing();
   CHECK_FALSE(r.can_write());

@@ -117,7 +117,7 @@ inline std::string own_way(const mismatch_report& found) {
 }
 
 /// Returns the words for the call of the ranks that differ.
-inline std::string odd_call(const mismatch_report& found) {
+inline std::string call_of_odd(const mismatch_report& found) {
   const std::string odd = describe(found.odd.what);
   return odd == describe(found.usual.what) ? odd + unnamed(found.odd.what) : odd;
 }
@@ -125,7 +125,7 @@ inline std::string odd_call(const mismatch_report& found) {
 /// Returns a sentence about the calls of both sides.
 inline std::string both_sides(const mismatch_report& found, const group& members) {
   const bool own = found.usual.rank == members.rank;
-  return text_of(found.odd, members) + " called " + odd_call(found) + " where " +
+  return text_of(found.odd, members) + " called " + call_of_odd(found) + " where " +
          (own ? "this rank" : text_of(found.usual, members)) + " called " + describe(found.usual.what);
 }
 
@@ -133,7 +133,7 @@ inline std::string both_sides(const mismatch_report& found, const group& members
 inline std::string explain(const mismatch_report& found, const group& members, const op_info& mine) {
   const bool own = found.usual.rank == members.rank;
   if (own && mine.context == members.context && mine.sequence == found.usual.what.sequence)
-    return "does not match what " + text_of(found.odd, members) + " called: " + odd_call(found) + own_way(found);
+    return "does not match what " + text_of(found.odd, members) + " called: " + call_of_odd(found) + own_way(found);
   return "failed: " + both_sides(found, members);
 }
 

@@ -66,7 +66,7 @@ struct buffer {
   std::size_t size;
 };
 
-TEST_CASE("cma: a broadcast from and to buffers that are read by cma, mapped, or both, with two meetings") {
+TEST_CASE("cma: a broadcast from and to buffers that are read by cma, mapped, or both, with two rounds") {
   if (!links::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
     links::run<cma_transport>(n, [&](auto& me) {
@@ -86,12 +86,12 @@ TEST_CASE("cma: a broadcast from and to buffers that are read by cma, mapped, or
             if (mine.begin[i] != value(round, root, i)) expect(false, "byte", i);
           expect(mine.intact(), "it wrote beside the buffer of", bytes);
           const bool direct = bytes >= least || (mapped & 1) != 0;
-          expect(me.shm_group().step() - before == (direct ? 2 : 1), "the meetings of a broadcast of", bytes);
+          expect(me.shm_group().step() - before == (direct ? 2 : 1), "the rounds of a broadcast of", bytes);
         }
     });
 }
 
-TEST_CASE("cma: an all_gather of blocks that are read by cma, mapped, in place, or too short, with two meetings") {
+TEST_CASE("cma: an all_gather of blocks that are read by cma, mapped, in place, or too short, with two rounds") {
   if (!links::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
     links::run<cma_transport>(n, [&](auto& me) {
@@ -117,7 +117,7 @@ TEST_CASE("cma: an all_gather of blocks that are read by cma, mapped, in place, 
             for (std::size_t i = 0; i < bytes; ++i)
               if (out.begin[static_cast<std::size_t>(p) * bytes + i] != value(round, p, i)) expect(false, "byte", i);
           expect(out.intact() && own.intact(), "it wrote beside the buffer of", bytes);
-          if (bytes >= least) expect(me.shm_group().step() - before == 2, "the meetings of an all_gather of", bytes);
+          if (bytes >= least) expect(me.shm_group().step() - before == 2, "the rounds of an all_gather of", bytes);
         }
     });
 }
@@ -153,7 +153,7 @@ TEST_CASE("cma: gather and scatter from and to buffers that are read by cma or m
                 tutti::gather_args{tutti::erase_type(std::span<const std::uint8_t>(one.span())), out, layout, root});
           });
           if (me.number() == root) check_blocks(many, bytes, round, n, 0);
-          if (bytes > chunk) expect(me.shm_group().step() - before == 2, "the meetings of a gather of", bytes);
+          if (bytes > chunk) expect(me.shm_group().step() - before == 2, "the rounds of a gather of", bytes);
 
           for (int p = 0; p < n; ++p)
             for (std::size_t i = 0; i < bytes; ++i)
@@ -168,7 +168,7 @@ TEST_CASE("cma: gather and scatter from and to buffers that are read by cma or m
           for (std::size_t i = 0; i < bytes; ++i)
             if (one.begin[i] != value(round, me.number(), i)) expect(false, "byte", i);
           expect(one.intact() && many.intact(), "it wrote beside a buffer of", bytes);
-          expect(me.shm_group().step() - then == 2, "the meetings of a scatter of", bytes);
+          expect(me.shm_group().step() - then == 2, "the rounds of a scatter of", bytes);
         }
     });
 }
@@ -200,7 +200,7 @@ TEST_CASE("cma: all_to_all, equal blocks and others, and an all_gather of others
                                          tutti::erase_type(out.span()), blocks, blocks});
             });
             check_blocks(out, bytes, round, n, me.number());
-            if (bytes > chunk) expect(me.shm_group().step() - before == 2, "the meetings of an all_to_all of", bytes);
+            if (bytes > chunk) expect(me.shm_group().step() - before == 2, "the rounds of an all_to_all of", bytes);
           };
           exchange(tutti::layout::of_equal(bytes));
           exchange(tutti::layout(counts));
@@ -214,7 +214,7 @@ TEST_CASE("cma: all_to_all, equal blocks and others, and an all_gather of others
                                          tutti::erase_type(out.span()), tutti::layout(counts)});
           });
           check_blocks(out, bytes, round, n, 0);
-          expect(me.shm_group().step() - before == 2, "the meetings of an all_gather_v of", bytes);
+          expect(me.shm_group().step() - before == 2, "the rounds of an all_gather_v of", bytes);
         }
     });
 }

@@ -92,7 +92,7 @@ class poor_transport : public tutti::threads_transport {
   }
 };
 
-TEST_CASE_TEMPLATE("board: a rank without memory for it fails the operation everywhere", T, poor_transport<true>,
+TEST_CASE_TEMPLATE("shm_group: a rank without memory for it fails the operation everywhere", T, poor_transport<true>,
                    poor_transport<false>) {
   std::vector<tutti::errc> seen(3);
   links::run<T>(3, [&](auto& me) {

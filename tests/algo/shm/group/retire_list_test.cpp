@@ -21,17 +21,17 @@ struct collector {
   void deallocate(std::byte* p) noexcept { got.push_back(p); }
 };
 
-/// Ranks of one thread, and a few boards of each on which they have met.
-struct meeting_of_three {
-  static constexpr std::size_t ranks = 3, boards = 3;
+/// Ranks of one thread, and a few shm groups of each in which they have met.
+struct groups_of_three {
+  static constexpr std::size_t ranks = 3, groups = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(3);
   std::vector<std::unique_ptr<links::rank<>>> all;
-  shm_group places[ranks][boards];
+  shm_group places[ranks][groups];
   retire_list remains[ranks];
 
-  meeting_of_three() {
+  groups_of_three() {
     for (int r = 0; r < 3; ++r) all.push_back(std::make_unique<links::rank<>>(hub, r));
-    for (std::size_t b = 0; b < boards; ++b) {
+    for (std::size_t b = 0; b < groups; ++b) {
       std::vector<tutti::op> ops;
       for (std::size_t r = 0; r < ranks; ++r)
         ops.push_back(all[r]->start([&](auto link) { return tutti::algo::direct_barrier(link, places[r][b]); }));
@@ -47,7 +47,7 @@ struct meeting_of_three {
   }
 };
 
-TEST_CASE_FIXTURE(meeting_of_three, "retire_list: a part is given back when all others have ended their boards") {
+TEST_CASE_FIXTURE(groups_of_three, "retire_list: a part is given back when all others have ended their groups") {
   std::byte* const part = places[0][1].slot(0, 0) - tutti::algo::shm_group::slots_at;
   remains[0].retire(places[0][1]);
   CHECK(remains[0].count() == 1);
@@ -63,9 +63,9 @@ TEST_CASE_FIXTURE(meeting_of_three, "retire_list: a part is given back when all 
   CHECK(reclaimed(2).size() == 1);
 }
 
-TEST_CASE_FIXTURE(meeting_of_three, "retire_list: each board by itself, in whatever order they end elsewhere") {
-  std::byte* parts[boards];
-  for (std::size_t b = 0; b < boards; ++b) {
+TEST_CASE_FIXTURE(groups_of_three, "retire_list: each group by itself, in whatever order they end elsewhere") {
+  std::byte* parts[groups];
+  for (std::size_t b = 0; b < groups; ++b) {
     parts[b] = places[0][b].slot(0, 0) - tutti::algo::shm_group::slots_at;
     remains[0].retire(places[0][b]);
   }
@@ -77,7 +77,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "retire_list: each board by itself, in whate
   CHECK(remains[0].count() == 0);
 }
 
-TEST_CASE_FIXTURE(meeting_of_three, "retire_list: the room for long walks goes with the part") {
+TEST_CASE_FIXTURE(groups_of_three, "retire_list: the long slots are freed with the part") {
   REQUIRE(places[0][0].make_long(all[0]->link()));
   for (std::size_t r = 0; r < ranks; ++r) remains[r].retire(places[r][0]);
   const auto got = reclaimed(0);
@@ -87,7 +87,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "retire_list: the room for long walks goes w
   CHECK(reclaimed(1).size() == 1);
 }
 
-TEST_CASE("retire_list: a board that nobody has met on leaves nothing") {
+TEST_CASE("retire_list: a group that has never been opened leaves nothing") {
   shm_group never;
   retire_list remains;
   remains.retire(never);

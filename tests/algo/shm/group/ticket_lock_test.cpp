@@ -11,9 +11,9 @@ namespace {
 
 using tutti::algo::ticket_lock;
 
-/// Two turnstiles, one behind the other; a routine that may wait for a message between them.
-template <class Lane>
-tutti::routine pass(Lane link, ticket_lock& first, ticket_lock& second, std::vector<int>& order, int number,
+/// Two ticket locks, one behind the other; a routine that may wait for a message between them.
+template <class Link>
+tutti::routine pass(Link link, ticket_lock& first, ticket_lock& second, std::vector<int>& order, int number,
                     bool slow) {
   ticket_lock::ticket one{first, link.link()}, two{second, link.link()};
   co_await one;
