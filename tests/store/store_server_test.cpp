@@ -39,7 +39,7 @@ TEST_CASE("store_server: strangers change nothing, are closed, and leak nothing"
   }
   CHECK(text_of(client.get("k", after(30s))) == "v");
   auto& store = host.stop();
-  CHECK(store.linger(after(20s), [&] { return store.server()->strangers() == 0; }));
+  CHECK(store.linger(after(20s), [&] { return store.server()->pending() == 0; }));
   CHECK(store.server()->clients() == 1);
   CHECK(open_descriptors() <= before);
 }
@@ -55,7 +55,7 @@ TEST_CASE("store_server: thousands of connections that come and go do not distur
   auto late = host.connect(2);
   CHECK(late.add("n", 1) == 21);
   auto& store = host.stop();
-  CHECK(store.linger(after(20s), [&] { return store.server()->strangers() == 0; }));
+  CHECK(store.linger(after(20s), [&] { return store.server()->pending() == 0; }));
   CHECK(open_descriptors() <= before + 2);
 }
 
@@ -63,14 +63,14 @@ TEST_CASE("store_server: of too many strangers the oldest goes, and a client sti
   auto o = options_of(0, 4);
   o.handshake_timeout = 10min;
   running_host host{o};
-  const std::size_t places = tutti::wire::stranger_places(4);
+  const std::size_t places = tutti::wire::pending_places(4);
   std::vector<tutti::os::fd> strangers;
   for (std::size_t i = 0; i < places + 36; ++i) strangers.push_back(raw_connection(host.endpoint()));
   CHECK(is_closed_soon(strangers.front().native()));
   auto client = host.connect(1);
   client.set("k", {});
   auto& store = host.stop();
-  CHECK(store.server()->strangers() <= places);
+  CHECK(store.server()->pending() <= places);
   CHECK(store.server()->clients() == 1);
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("store_server: a flood from one address drives out its own, and nobody
   auto o = options_of(0, 4);
   o.handshake_timeout = 10min;
   running_host host{o};
-  const std::size_t places = tutti::wire::stranger_places(4);
+  const std::size_t places = tutti::wire::pending_places(4);
   const auto slow = raw_connection(host.endpoint(), "127.0.0.3");  // a rank that has yet to answer
   std::vector<tutti::os::fd> flood;
   for (std::size_t i = 0; i < 2 * places; ++i) flood.push_back(raw_connection(host.endpoint(), "127.0.0.2"));
@@ -87,7 +87,7 @@ TEST_CASE("store_server: a flood from one address drives out its own, and nobody
   auto client = host.connect(1);
   client.set("k", {});
   CHECK_FALSE(is_closed_soon(slow.native(), 0ms));
-  CHECK(host.stop().server()->strangers() <= places);
+  CHECK(host.stop().server()->pending() <= places);
 }
 
 TEST_CASE("store_server: a flood from a client's own address drives out no client that has shown the secret") {
@@ -101,9 +101,9 @@ TEST_CASE("store_server: a flood from a client's own address drives out no clien
   tutti::wire::client_handshake client{tutti::detail::handshake_terms_of(mine, tutti::wire::proof::hmac)};
   const auto say = [&] { client.sent(tutti::os::send_some(slow.native(), client.output()).bytes); };
   say();
-  REQUIRE(host.linger(after(20s), [&] { return host.server()->strangers() == 1; }));
+  REQUIRE(host.linger(after(20s), [&] { return host.server()->pending() == 1; }));
 
-  const std::size_t places = tutti::wire::stranger_places(4);
+  const std::size_t places = tutti::wire::pending_places(4);
   std::vector<tutti::os::fd> flood;
   for (std::size_t i = 0; i < places + 36; ++i) {
     flood.push_back(raw_connection(where));
@@ -112,7 +112,7 @@ TEST_CASE("store_server: a flood from a client's own address drives out no clien
     if (i % 32 == 0) host.poll();
   }
   CHECK(host.linger(after(20s), [&] { return is_closed_soon(flood[35].native(), 0ms); }));
-  CHECK(host.server()->strangers() == places);
+  CHECK(host.server()->pending() == places);
   std::array<std::byte, 256> buffer;
   const auto got = tutti::os::receive_some(slow.native(), std::span{buffer}.first(client.wanted()));
   REQUIRE_FALSE(got.closed);
@@ -147,7 +147,7 @@ TEST_CASE("store_server: a client whose proof had arrived is not thrown out beca
     s.set("k", bytes_of("v"));
   }};
   // Its proof follows its claim; once in a while both are there already.
-  REQUIRE(host.linger(after(30s), [&] { return host.server()->strangers() + host.server()->clients() == 1; }));
+  REQUIRE(host.linger(after(30s), [&] { return host.server()->pending() + host.server()->clients() == 1; }));
   std::this_thread::sleep_for(100ms);
   host.poll();
   CHECK(host.server()->clients() == 1);

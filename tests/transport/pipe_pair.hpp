@@ -30,7 +30,7 @@ struct events final : tcp_stream::keeper {
   void open(int) noexcept override { ++opened; }
   void watch(int, int, role) noexcept override { ++watch_calls; }
   void noticed(int rail) {
-    while (const auto n = stream->next_notice(rail)) heard.push_back(n->why.detail);
+    while (const auto n = stream->next_control_message(rail)) heard.push_back(n->why.detail);
   }
   void broken(int, int, int e) noexcept override {
     ++broken_calls;

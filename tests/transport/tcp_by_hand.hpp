@@ -14,7 +14,7 @@
 #include <tutti/transport/messaging/frame.hpp>
 #include <tutti/transport/tcp/segment_header.hpp>
 
-#include "transport/tcp_strangers.hpp"
+#include "transport/raw_tcp.hpp"
 #include "transport/tcp_world.hpp"
 
 // A real rank 0 against a rank 1 that is made by hand.
@@ -28,7 +28,7 @@ constexpr std::size_t head_bytes = tutti::detail::segment_header::encoded_bytes 
 struct against {
   plan p;
   std::string door = p.peers[0].endpoint;
-  strangers::hall other;
+  raw_tcp::accepting_side other;
   std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
   driver d{*rank0};
   // For messages, and for control messages, of each rail in turn; of the first these are the two below.
@@ -62,7 +62,7 @@ struct against {
     auto terms = job.terms(1, 2, 0);
     terms.connections = static_cast<std::uint16_t>(p.options.connections);
     terms.connection = static_cast<std::uint16_t>(rail);
-    tutti::detail::tcp_connect_attempt dial{strangers::address_of(door), terms, tutti::after(5s)};
+    tutti::detail::tcp_connect_attempt dial{raw_tcp::address_of(door), terms, tutti::after(5s)};
     CHECK(until([&] {
       const auto s = dial.progress();
       return s != tutti::detail::tcp_connect_attempt::state::connecting &&
@@ -87,7 +87,7 @@ struct against {
     for (const tutti::os::fd* s : {&stream, &control}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
     const auto first = d.send(1, 1, {});
     CHECK(until([&] { return first->done(); }));
-    CHECK(strangers::hear(stream, head_bytes).size() == head_bytes);
+    CHECK(raw_tcp::hear(stream, head_bytes).size() == head_bytes);
   }
 };
 

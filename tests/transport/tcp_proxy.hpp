@@ -17,7 +17,7 @@
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
 
-#include "transport/tcp_strangers.hpp"
+#include "transport/raw_tcp.hpp"
 
 namespace tcp_world {
 
@@ -54,7 +54,7 @@ class proxy {
   using ends = std::array<tutti::os::fd, 2>;
 
   void pass_on(tutti::os::fd near) {
-    tutti::os::fd far = strangers::connect(to_);
+    tutti::os::fd far = raw_tcp::connect(to_);
     if (!far) return;
     const ends& both = pairs_.emplace_back(ends{std::move(near), std::move(far)});
     for (const std::size_t from : {0U, 1U})

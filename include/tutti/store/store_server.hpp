@@ -25,7 +25,7 @@
 #include <tutti/store/errors.hpp>
 #include <tutti/store/key_value_table.hpp>
 #include <tutti/store/tcp_store_options.hpp>
-#include <tutti/wire/stranger_places.hpp>
+#include <tutti/wire/pending_places.hpp>
 
 namespace tutti {
 
@@ -60,8 +60,7 @@ class store_server {
     if (how == wire::proof::hmac) wire::require_hmac_provider();
     detail::check_policy(endpoint_, options_);
     terms_ = detail::handshake_terms_of(options_, how);
-    stranger_limit_ =
-        wire::stranger_places(static_cast<std::size_t>((std::max)({options_.world, options_.expected, 0})));
+    pending_limit_ = wire::pending_places(static_cast<std::size_t>((std::max)({options_.world, options_.expected, 0})));
     poller_.add(listener_.native(), os::interest::read, listener_token);
   }
 
@@ -137,7 +136,7 @@ class store_server {
         return where.with_port(0);
     return std::nullopt;
   }
-  [[nodiscard]] std::size_t strangers() const noexcept { return pending_.size(); }
+  [[nodiscard]] std::size_t pending() const noexcept { return pending_.size(); }
 
   /// Returns the ranks that have ever connected, in ascending order.
   [[nodiscard]] const std::vector<std::uint32_t>& ranks() const noexcept { return ranks_; }
@@ -182,7 +181,7 @@ class store_server {
       exhausted_ = 0;
       if (endpoint_.is_unix() && !os::peer_is_same_user(socket.native())) continue;
       const std::uint64_t source = os::remote_endpoint(socket.native()).host_number();
-      if (pending_.size() >= stranger_limit_) drop(pending_.oldest_of_crowd().id);
+      if (pending_.size() >= pending_limit_) drop(pending_.oldest_of_crowd().id);
       try {
         admit(std::move(socket), source);
       } catch (const std::bad_alloc&) {
@@ -238,10 +237,10 @@ class store_server {
     connection& c = *at->second;
     progress state = progress::going_on;
     try {
-      const bool was_stranger = !c.admitted();
+      const bool was_pending = !c.admitted();
       if (ready.readable) state = c.receive();
-      if (was_stranger) note_handshake(ready.token, c);
-      if (was_stranger && c.admitted() && !endpoint_.is_unix() &&
+      if (was_pending) note_handshake(ready.token, c);
+      if (was_pending && c.admitted() && !endpoint_.is_unix() &&
           os::set_tcp_options(c.native(), detail::store_tcp_options) != 0)
         state = progress::ended;
       if (state == progress::going_on) state = converse(c);
@@ -378,7 +377,7 @@ class store_server {
   std::string unix_file_;
   ::pid_t owner_ = ::getpid();
   wire::handshake_terms terms_;
-  std::size_t stranger_limit_ = 64;
+  std::size_t pending_limit_ = 64;
   std::uint64_t last_id_ = listener_token;
   std::map<std::uint64_t, std::unique_ptr<connection>> connections_;
   detail::pending_connections pending_;

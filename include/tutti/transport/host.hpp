@@ -230,7 +230,7 @@ class host_transport : public mesh<host_stream> {
     if (!network_)
       throw usage_error(tutti::describe(who(p)) +
                         " is on another machine, but this rank has no connection to a network");
-    connect(p, std::in_place_type<tcp_stream>, network_->pipe_keeper(), rank(), p, network_->connections());
+    connect(p, std::in_place_type<tcp_stream>, network_->stream_keeper(), rank(), p, network_->connections());
     network_->add(p, *channel(p)->stream().socket());
   }
 

@@ -9,7 +9,7 @@
 
 #include <tutti/bootstrap/rendezvous/roll_call.hpp>
 
-#include "bootstrap/stranger.hpp"
+#include "bootstrap/claim_of.hpp"
 
 // What ranks write into the store for the roll call, and what they make of whatever they find there.
 
@@ -18,10 +18,10 @@ namespace {
 using tutti::errc;
 using tutti::roll_call_claim;
 using tutti::roster;
-using tutti_test::stranger;
+using tutti_test::claim_of;
 
 TEST_CASE("claims, verdicts and lists survive their encoding") {
-  auto c = stranger(3, 7, 4711, std::string(255, 'd'));
+  auto c = claim_of(3, 7, 4711, std::string(255, 'd'));
   c.host = std::string(255, 'h');
   c.job = tutti::wire::job_id::of("j");
   c.links = 9;
@@ -53,9 +53,9 @@ TEST_CASE("whatever the store holds, parsing it neither fails nor trusts it") {
   std::mt19937_64 random{20261120};
   const auto number = [&](std::size_t below) { return static_cast<std::size_t>(random() % below); };
   std::vector<tutti::detail::blob> seeds;
-  seeds.push_back(encode(stranger(1, 2, 3)));
+  seeds.push_back(encode(claim_of(1, 2, 3)));
   seeds.push_back(tutti::detail::encode_failure({errc::rendezvous, 0, 1, 0}, "because"));
-  const std::vector<tutti::detail::blob> entries{encode(stranger(0, 2, 3)), encode(stranger(1, 2, 3))};
+  const std::vector<tutti::detail::blob> entries{encode(claim_of(0, 2, 3)), encode(claim_of(1, 2, 3))};
   const auto list = tutti::detail::encode_list(entries);
   seeds.push_back(tutti::detail::encode_list_head(2, list.size(), list));
   seeds.push_back(list);

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/stranger.hpp"
+#include "bootstrap/claim_of.hpp"
 #include "support/forked_child.hpp"
 
 namespace {
@@ -24,7 +24,7 @@ using tutti::roll_call;
 using tutti::roll_call_claim;
 using tutti::roll_call_options;
 using tutti::roster;
-using tutti_test::stranger;
+using tutti_test::claim_of;
 using namespace std::chrono_literals;
 
 struct outcome {
@@ -84,7 +84,7 @@ void check_all_failed(const std::vector<outcome>& outcomes, errc kind, const std
 TEST_CASE("all ranks get the same roster, with machines told apart by their memory domains") {
   const char* const domains[] = {"b", "a", "b", "c", "a", "b"};
   std::vector<roll_call_claim> claims;
-  for (int r = 0; r < 6; ++r) claims.push_back(stranger(r, 6, 100 + r, domains[r]));
+  for (int r = 0; r < 6; ++r) claims.push_back(claim_of(r, 6, 100 + r, domains[r]));
   const auto outcomes = call_all({claims[3], claims[5], claims[0], claims[1], claims[2], claims[4]});
   const int local_rank[] = {0, 0, 1, 0, 1, 2}, local_size[] = {3, 2, 3, 1, 2, 3}, node[] = {0, 1, 0, 2, 1, 0};
   for (const outcome& o : outcomes) {
@@ -114,7 +114,7 @@ TEST_CASE("a world of one calls its roll alone") {
 
 TEST_CASE("places and confirmation reach every rank") {
   std::vector<roll_call_claim> claims;
-  for (int r = 0; r < 5; ++r) claims.push_back(stranger(r, 5, 100 + r));
+  for (int r = 0; r < 5; ++r) claims.push_back(claim_of(r, 5, 100 + r));
   const auto outcomes = run(claims, [](auto& call, std::size_t i) {
     roster all = call.call();
     tutti::rank_info mine = all[i];
@@ -137,7 +137,7 @@ TEST_CASE("places and confirmation reach every rank") {
 TEST_CASE("lists that do not fit into one value of a store go on in others") {
   constexpr std::size_t ranks = 24, bytes = 60000;  // 1.4 MB: three pieces
   std::vector<roll_call_claim> claims;
-  for (std::size_t r = 0; r < ranks; ++r) claims.push_back(stranger(static_cast<int>(r), ranks, 100));
+  for (std::size_t r = 0; r < ranks; ++r) claims.push_back(claim_of(static_cast<int>(r), ranks, 100));
   std::atomic<int> right{0};
   const auto outcomes = run(claims, [&](auto& call, std::size_t i) {
     roster all = call.call();
@@ -155,50 +155,50 @@ TEST_CASE("lists that do not fit into one value of a store go on in others") {
 TEST_CASE("every rank fails when the claims contradict each other") {
   std::vector<roll_call_claim> claims;
   SUBCASE("a world of two, launched with four processes, ranks twice") {
-    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i % 2, 2, 100 + i));
+    for (int i = 0; i < 4; ++i) claims.push_back(claim_of(i % 2, 2, 100 + i));
     check_all_failed(call_all(claims, 20s, 2s), errc::rendezvous, {"claim the same rank", " of 2 (host hostm, pid 10"});
   }
   SUBCASE("ranks beyond the world") {
-    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i, 2, 100 + i));
+    for (int i = 0; i < 4; ++i) claims.push_back(claim_of(i, 2, 100 + i));
     check_all_failed(call_all(claims, 20s, 2s), errc::rendezvous, {"one too many", " of 2 (host hostm, pid 10"});
   }
   SUBCASE("world sizes differ") {
-    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i, i < 2 ? 2 : 4, 100 + i));
+    for (int i = 0; i < 4; ++i) claims.push_back(claim_of(i, i < 2 ? 2 : 4, 100 + i));
     check_all_failed(call_all(claims, 20s, 2s), errc::rendezvous,
                      {"disagree about the number of ranks", "of 2 (", "of 4 ("});
   }
   SUBCASE("two jobs") {
-    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i, 4, 100 + i));
+    for (int i = 0; i < 4; ++i) claims.push_back(claim_of(i, 4, 100 + i));
     claims[3].job = tutti::wire::job_id::of("another");
     check_all_failed(call_all(claims), errc::rendezvous, {"two jobs", "rank 3 of 4 (host hostm, pid 103)"});
   }
   SUBCASE("versions of the library") {
-    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    for (int i = 0; i < 3; ++i) claims.push_back(claim_of(i, 3, 100 + i));
     claims[1].version[2] += 1;
     check_all_failed(call_all(claims), errc::protocol, {"different versions", "rank 1 of 3 (host hostm, pid 101)"});
   }
   SUBCASE("versions of the protocols") {
-    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    for (int i = 0; i < 3; ++i) claims.push_back(claim_of(i, 3, 100 + i));
     claims[2].protocols += 1;
     check_all_failed(call_all(claims), errc::protocol, {"different versions", "rank 2 of 3 (host hostm, pid 102)"});
   }
   SUBCASE("transports") {
-    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    for (int i = 0; i < 3; ++i) claims.push_back(claim_of(i, 3, 100 + i));
     claims[0].links = 2;
     check_all_failed(call_all(claims), errc::rendezvous, {"different transports", "rank 0 of 3"});
   }
   SUBCASE("connections") {
-    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    for (int i = 0; i < 3; ++i) claims.push_back(claim_of(i, 3, 100 + i));
     claims[1].connections = 4;
     check_all_failed(call_all(claims), errc::rendezvous, {"rank 1 of 3", "connections to each peer", "4"});
   }
   SUBCASE("encryption") {
-    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    for (int i = 0; i < 3; ++i) claims.push_back(claim_of(i, 3, 100 + i));
     claims[2].encryption = 2;
     check_all_failed(call_all(claims), errc::rendezvous, {"rank 2 of 3", "TUTTI_ENCRYPTION"});
   }
   SUBCASE("tables of algorithms") {
-    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    for (int i = 0; i < 3; ++i) claims.push_back(claim_of(i, 3, 100 + i));
     claims[2].tuning = 5;
     check_all_failed(call_all(claims), errc::rendezvous,
                      {"different tables of algorithms", "rank 2 of 3 (host hostm, pid 102)"});
@@ -216,19 +216,19 @@ TEST_CASE("a surplus process that comes while the others settle fails all of the
       outcomes[i].failure = e;
     }
   };
-  threads.emplace_back(join, 0, stranger(0, 2, 100));
-  threads.emplace_back(join, 1, stranger(1, 2, 101));
+  threads.emplace_back(join, 0, claim_of(0, 2, 100));
+  threads.emplace_back(join, 1, claim_of(1, 2, 101));
   static_cast<void>(store.get("ranks/0", tutti::after(20s)));
   static_cast<void>(store.get("ranks/1", tutti::after(20s)));
-  threads.emplace_back(join, 2, stranger(1, 2, 102));
+  threads.emplace_back(join, 2, claim_of(1, 2, 102));
   threads.clear();
   check_all_failed(outcomes, errc::rendezvous, {"claim the same rank", "pid 101", "pid 102"});
 }
 
 TEST_CASE("who comes too late fails alone and hears who has his place") {
   memory_store store;
-  CHECK(roll_call<memory_store>{store, stranger(0, 1, 100), within(20s, 0ms)}.call().size() == 1);
-  for (const auto& late : {stranger(0, 1, 200), stranger(1, 1, 200), stranger(1, 2, 200)}) {
+  CHECK(roll_call<memory_store>{store, claim_of(0, 1, 100), within(20s, 0ms)}.call().size() == 1);
+  for (const auto& late : {claim_of(0, 1, 200), claim_of(1, 1, 200), claim_of(1, 2, 200)}) {
     try {
       static_cast<void>(roll_call<memory_store>{store, late, within(20s)}.call());
       FAIL("a second process got into a world of one");
@@ -243,14 +243,14 @@ TEST_CASE("who comes too late fails alone and hears who has his place") {
 
 TEST_CASE("at the deadline every rank that came names all that did not") {
   std::vector<roll_call_claim> claims;
-  for (const int r : {0, 1, 3, 7}) claims.push_back(stranger(r, 8, 100 + r));
+  for (const int r : {0, 1, 3, 7}) claims.push_back(claim_of(r, 8, 100 + r));
   check_all_failed(call_all(claims, 300ms), errc::rendezvous, {"4 of 8 ranks came", "absent: 2, 4-6."});
-  check_all_failed(call_all({stranger(3, 4, 1)}, 50ms), errc::rendezvous, {"1 of 4 ranks came", "absent: 0-2."});
+  check_all_failed(call_all({claim_of(3, 4, 1)}, 50ms), errc::rendezvous, {"1 of 4 ranks came", "absent: 0-2."});
 }
 
 TEST_CASE("a rank that stops after the first round is named at the deadline") {
   const auto outcomes = run(
-      {stranger(0, 3, 100), stranger(1, 3, 101), stranger(2, 3, 102)},
+      {claim_of(0, 3, 100), claim_of(1, 3, 101), claim_of(2, 3, 102)},
       [](auto& call, std::size_t i) {
         roster all = call.call();
         if (i != 1) call.exchange_places(all, all[i]);
@@ -268,7 +268,7 @@ TEST_CASE("a rank that stops after the first round is named at the deadline") {
 
 TEST_CASE("a rank that cannot go on tells the others why") {
   const auto outcomes =
-      run({stranger(0, 3, 100), stranger(1, 3, 101), stranger(2, 3, 102)}, [](auto& call, std::size_t i) {
+      run({claim_of(0, 3, 100), claim_of(1, 3, 101), claim_of(2, 3, 102)}, [](auto& call, std::size_t i) {
         roster all = call.call();
         if (i == 2) {
           CHECK_FALSE(call.fail({errc::out_of_resources}, "no memory\nleft"));
@@ -288,7 +288,7 @@ TEST_CASE("a rank that cannot go on tells the others why") {
 
 TEST_CASE("a rank whose failure follows from another's hears that one's words") {
   std::atomic<bool> told{false};
-  const auto outcomes = run({stranger(0, 2, 100), stranger(1, 2, 101)}, [&](auto& call, std::size_t i) {
+  const auto outcomes = run({claim_of(0, 2, 100), claim_of(1, 2, 101)}, [&](auto& call, std::size_t i) {
     roster all = call.call();
     if (i == 0) {
       CHECK_FALSE(call.fail({errc::out_of_resources}, "no descriptors left"));
@@ -355,7 +355,7 @@ TEST_CASE("a stop ends the joining of every rank") {
         auto how = within(100s);
         if (r == 1) how.stop = stop.get_token();
         try {
-          static_cast<void>(roll_call<memory_store>{store, stranger(r, 3, 100 + r), std::move(how)}.call());
+          static_cast<void>(roll_call<memory_store>{store, claim_of(r, 3, 100 + r), std::move(how)}.call());
         } catch (const tutti::error& e) {
           failures[static_cast<std::size_t>(r)] = e;
         }
@@ -375,9 +375,9 @@ TEST_CASE("foreign bytes in the store are an error, not a crash") {
     CAPTURE(key);
     memory_store store;
     store.set(key, tutti::bytes_of("hello, I am something else"));
-    if (std::string_view(key) == "ranks/verdict") store.set("terms", encode(stranger(1, 2, 100)));
+    if (std::string_view(key) == "ranks/verdict") store.set("terms", encode(claim_of(1, 2, 100)));
     try {
-      static_cast<void>(roll_call<memory_store>{store, stranger(0, 2, 101), within(20s)}.call());
+      static_cast<void>(roll_call<memory_store>{store, claim_of(0, 2, 101), within(20s)}.call());
       FAIL("foreign bytes were taken for a world");
     } catch (const tutti::error& e) {
       CHECK(e.kind() == errc::protocol);
@@ -388,8 +388,8 @@ TEST_CASE("foreign bytes in the store are an error, not a crash") {
 TEST_CASE("a world that cannot be is refused before anything is written") {
   memory_store store;
   for (const int size : {0, -1, 65537})
-    CHECK_THROWS_AS((roll_call<memory_store>{store, stranger(0, size, 1), {}}), tutti::usage_error);
-  CHECK_THROWS_AS((roll_call<memory_store>{store, stranger(-1, 2, 1), {}}), tutti::usage_error);
+    CHECK_THROWS_AS((roll_call<memory_store>{store, claim_of(0, size, 1), {}}), tutti::usage_error);
+  CHECK_THROWS_AS((roll_call<memory_store>{store, claim_of(-1, 2, 1), {}}), tutti::usage_error);
 }
 
 TEST_CASE("ranks are listed as briefly as they can be") {

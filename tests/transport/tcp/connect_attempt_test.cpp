@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/tcp_strangers.hpp"
+#include "transport/raw_tcp.hpp"
 
 namespace {
 
@@ -20,19 +20,19 @@ TEST_CASE("nobody there is known at once") {
   tutti::tcp_listener gone;
   const std::string where = gone.endpoint();
   gone.close();
-  tcp_connect_attempt d{strangers::address_of(where), job.terms(1, 2, 0), tutti::after(5s)};
-  CHECK(strangers::finish(d) == state::failed);
+  tcp_connect_attempt d{raw_tcp::address_of(where), job.terms(1, 2, 0), tutti::after(5s)};
+  CHECK(raw_tcp::finish(d) == state::failed);
   CHECK(d.error() == ECONNREFUSED);
 }
 
 TEST_CASE("a peer that is busy is waited for, a machine that does not answer is not") {
   const tutti::tcp_listener busy;  // the kernel connects, nobody says hello
-  tcp_connect_attempt d{strangers::address_of(busy.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{raw_tcp::address_of(busy.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.where() == state::connecting) d.progress();
   d.expire(tutti::clock::now() + 1h);
   CHECK(d.progress() == state::greeting);
 
-  tcp_connect_attempt never{strangers::address_of("192.0.2.1:9"), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt never{raw_tcp::address_of("192.0.2.1:9"), job.terms(1, 2, 0), tutti::after(5s)};
   if (never.progress() == state::connecting) {  // where there is no route at all, that is known at once
     never.expire(tutti::clock::now());
     CHECK(never.where() == state::connecting);
@@ -44,38 +44,38 @@ TEST_CASE("a peer that is busy is waited for, a machine that does not answer is 
 
 TEST_CASE("a door that closes during the greeting is no refusal") {
   tutti::tcp_listener l;
-  tcp_connect_attempt d{strangers::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{raw_tcp::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.progress() == state::connecting) {
   }
   tutti::os::accept_connection(l.native()).socket.reset();
-  CHECK(strangers::finish(d) == state::hung_up);
+  CHECK(raw_tcp::finish(d) == state::hung_up);
 }
 
 TEST_CASE("whoever speaks another protocol is not believed") {
   tutti::tcp_listener l;
-  tcp_connect_attempt d{strangers::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{raw_tcp::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.progress() == state::connecting) {
   }
   const auto other = tutti::os::accept_connection(l.native());
-  CHECK(strangers::say(other.socket, "220 mail.example.org ESMTP\r\n"));
-  CHECK(strangers::finish(d) == state::refused);
+  CHECK(raw_tcp::say(other.socket, "220 mail.example.org ESMTP\r\n"));
+  CHECK(raw_tcp::finish(d) == state::refused);
   CHECK(d.handshake().why() == tutti::wire::refusal::not_our_protocol);
 }
 
 TEST_CASE("the connection is the peer's when the greeting is over, byte for byte") {
-  strangers::hall h{job, 0, 2};
-  tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  raw_tcp::accepting_side h{job, 0, 2};
+  tcp_connect_attempt d{raw_tcp::address_of(h.listener.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   std::optional<tutti::detail::tcp_acceptor::peer> peer;
-  CHECK(strangers::finish(d, [&] {
+  CHECK(raw_tcp::finish(d, [&] {
           if (!peer) peer = h.look();
-          if (peer && peer->connection) CHECK(strangers::say(peer->connection.socket, ""));
+          if (peer && peer->connection) CHECK(raw_tcp::say(peer->connection.socket, ""));
         }) == state::ready);
   REQUIRE(peer);
-  CHECK(strangers::say(peer->connection.socket, "first words"));
+  CHECK(raw_tcp::say(peer->connection.socket, "first words"));
   const auto mine = d.release().socket;
-  CHECK(strangers::hear(mine, 11) == drive::bytes_of("first words"));
-  CHECK(strangers::say(mine, "answer"));
-  CHECK(strangers::hear(peer->connection.socket, 6) == drive::bytes_of("answer"));
+  CHECK(raw_tcp::hear(mine, 11) == drive::bytes_of("first words"));
+  CHECK(raw_tcp::say(mine, "answer"));
+  CHECK(raw_tcp::hear(peer->connection.socket, 6) == drive::bytes_of("answer"));
 }
 
 }  // namespace

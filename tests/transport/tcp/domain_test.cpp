@@ -32,7 +32,7 @@ TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
     w.meet();
     std::vector<std::byte> in(payload.size());
     const auto f = w.d.recv(1, 7, in);
-    CHECK(strangers::say(w.stream, std::span{whole}.first(cut)));
+    CHECK(raw_tcp::say(w.stream, std::span{whole}.first(cut)));
     if (cut % 2 == 0) w.stream.reset();
     w.control.reset();
     if (cut % 2 != 0) w.stream.reset();
@@ -50,7 +50,7 @@ TEST_CASE("a connection that is reset loses the peer") {
     w.meet();
     std::byte in{};
     const auto f = w.d.recv(1, 7, {&in, 1});
-    strangers::reset(with_stream ? w.stream : w.control);
+    raw_tcp::reset(with_stream ? w.stream : w.control);
     REQUIRE(w.until([&] { return f->done(); }));
     CHECK(f->result().code == errc::peer_lost);
     CHECK(f->result().peer == 1);
@@ -72,23 +72,23 @@ TEST_CASE("of several connections each carries its stripes, and one that breaks 
     return chunk_size(whole.subspan(from, to - from), next);
   };
   // The second connection is early, which changes nothing.
-  CHECK(strangers::say(w.rails[2], part(stripe, 2 * stripe, 0)));
-  CHECK(strangers::say(w.stream, part(0, stripe, 1)));
+  CHECK(raw_tcp::say(w.rails[2], part(stripe, 2 * stripe, 0)));
+  CHECK(raw_tcp::say(w.stream, part(0, stripe, 1)));
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 20; });
   CHECK_FALSE(f->done());
   int broken = 2;
   SUBCASE("none") {
     broken = 0;
-    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 1)));
-    CHECK(strangers::say(w.rails[2], part(3 * stripe, whole.size(), 1)));
+    CHECK(raw_tcp::say(w.stream, part(2 * stripe, 3 * stripe, 1)));
+    CHECK(raw_tcp::say(w.rails[2], part(3 * stripe, whole.size(), 1)));
   }
   SUBCASE("for messages") {
-    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 1)));
+    CHECK(raw_tcp::say(w.stream, part(2 * stripe, 3 * stripe, 1)));
     const auto last = part(3 * stripe, whole.size(), 1);
-    CHECK(strangers::say(w.rails[2], std::span{last}.first(last.size() - 1)));
-    strangers::reset(w.rails[2]);
+    CHECK(raw_tcp::say(w.rails[2], std::span{last}.first(last.size() - 1)));
+    raw_tcp::reset(w.rails[2]);
   }
-  SUBCASE("for control messages") { strangers::reset(w.rails[3]); }
+  SUBCASE("for control messages") { raw_tcp::reset(w.rails[3]); }
   REQUIRE(w.until([&] { return f->done(); }));
   if (broken == 0) {
     CHECK(f->result().ok());
@@ -111,7 +111,7 @@ TEST_CASE("a cause that comes soon after a broken stream is believed instead") {
   w.stream.reset();
   const auto cause = control_message{control_message::kind::abort, {errc::timed_out, 0, 0, 41}}.encode();
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 5; });
-  CHECK(strangers::say(w.control, cause));
+  CHECK(raw_tcp::say(w.control, cause));
   w.control.reset();
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result() == status{errc::timed_out, 0, 0, 41});
@@ -122,20 +122,20 @@ TEST_CASE("bytes that are no frames break the protocol") {
   w.meet();
   std::byte in{};
   const auto f = w.d.recv(1, 7, {&in, 1});
-  SUBCASE("nonsense") { CHECK(strangers::say(w.stream, drive::pattern(64, 3))); }
-  SUBCASE("too long") { CHECK(strangers::say(w.stream, chunk_size({frame::kind::eager, 9, frame::most_bytes}))); }
+  SUBCASE("nonsense") { CHECK(raw_tcp::say(w.stream, drive::pattern(64, 3))); }
+  SUBCASE("too long") { CHECK(raw_tcp::say(w.stream, chunk_size({frame::kind::eager, 9, frame::most_bytes}))); }
   SUBCASE("large, but nobody was ready for it") {
-    CHECK(strangers::say(w.stream, chunk_size({frame::kind::data, 9, 1 << 20})));
+    CHECK(raw_tcp::say(w.stream, chunk_size({frame::kind::data, 9, 1 << 20})));
   }
-  SUBCASE("no frame") { CHECK(strangers::say(w.stream, chunk_size(drive::pattern(64, 3)))); }
+  SUBCASE("no frame") { CHECK(raw_tcp::say(w.stream, chunk_size(drive::pattern(64, 3)))); }
   SUBCASE("a segment_header without end") {
-    CHECK(strangers::say(w.stream, tutti::detail::segment_header{~std::uint32_t{0}, 0}.encode()));
+    CHECK(raw_tcp::say(w.stream, tutti::detail::segment_header{~std::uint32_t{0}, 0}.encode()));
   }
-  SUBCASE("a rail that is none") { CHECK(strangers::say(w.stream, tutti::detail::segment_header{16, 1}.encode())); }
+  SUBCASE("a rail that is none") { CHECK(raw_tcp::say(w.stream, tutti::detail::segment_header{16, 1}.encode())); }
   SUBCASE("a notice in the stream") {
-    CHECK(strangers::say(w.stream, control_message{control_message::kind::waiting, {}}.encode()));
+    CHECK(raw_tcp::say(w.stream, control_message{control_message::kind::waiting, {}}.encode()));
   }
-  SUBCASE("nonsense for a control message") { CHECK(strangers::say(w.control, drive::pattern(64, 3))); }
+  SUBCASE("nonsense for a control message") { CHECK(raw_tcp::say(w.control, drive::pattern(64, 3))); }
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result().code == errc::protocol);
   CHECK(f->result().peer == 1);
@@ -149,9 +149,9 @@ TEST_CASE("a second connection that claims the same rank is closed, the first go
   (void)tutti::os::send_some(second.native(), message(7, lie));
   std::vector<std::byte> in(4);
   const auto f = w.d.recv(1, 7, in);
-  CHECK(w.until([&] { return f->done() || strangers::is_closed(second, 1ms); }));
+  CHECK(w.until([&] { return f->done() || raw_tcp::is_closed(second, 1ms); }));
   CHECK_FALSE(f->done());
-  CHECK(strangers::say(w.stream, message(7, truth)));
+  CHECK(raw_tcp::say(w.stream, message(7, truth)));
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result().ok());
   CHECK(in == truth);
@@ -167,7 +167,7 @@ TEST_CASE("a rank that fails says why on every connection, also to a peer that c
   if (!w.control) w.control = w.dial(w.p.jobs[1]);
   std::vector<std::byte> said;
   CHECK(w.until([&] {
-    const auto more = strangers::hear(w.control, 16 - said.size(), 1ms);
+    const auto more = raw_tcp::hear(w.control, 16 - said.size(), 1ms);
     said.insert(said.end(), more.begin(), more.end());
     return said.size() == 16;
   }));
@@ -176,7 +176,7 @@ TEST_CASE("a rank that fails says why on every connection, also to a peer that c
   CHECK(n->what == control_message::kind::abort);
   CHECK(n->why == status{errc::timed_out, 0, 1, 5});
   if (!w.stream) return;
-  const auto last = strangers::hear(w.stream, head_bytes);
+  const auto last = raw_tcp::hear(w.stream, head_bytes);
   REQUIRE(last.size() == head_bytes);
   const auto f = frame::decode(std::span{last}.last<16>());
   REQUIRE(f);
@@ -194,12 +194,12 @@ TEST_CASE("leaving says goodbye in both directions, after everything that was se
     const auto guard = w.d.lock();
     w.rank0->leave();
   }
-  const auto all = strangers::hear(w.stream, head_bytes + 1000 + head_bytes + 1);
+  const auto all = raw_tcp::hear(w.stream, head_bytes + 1000 + head_bytes + 1);
   auto expected = message(9, out);
   const auto bye = chunk_size({frame::kind::bye, 0, 0});
   expected.insert(expected.end(), bye.begin(), bye.end());
   CHECK(all == expected);
-  const auto notice = strangers::hear(w.control, 17);
+  const auto notice = raw_tcp::hear(w.control, 17);
   REQUIRE(notice.size() == 16);
   const auto n = control_message::decode(std::span{notice}.first<16>());
   REQUIRE(n);
@@ -210,15 +210,15 @@ TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected fr
   against w;
   w.meet();
   const auto last = drive::pattern(4, 1);
-  CHECK(strangers::say(w.stream, message(7, last)));
-  SUBCASE("in the stream") { CHECK(strangers::say(w.stream, chunk_size({frame::kind::bye, 0, 0}))); }
+  CHECK(raw_tcp::say(w.stream, message(7, last)));
+  SUBCASE("in the stream") { CHECK(raw_tcp::say(w.stream, chunk_size({frame::kind::bye, 0, 0}))); }
   SUBCASE("beside it") {
-    CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
+    CHECK(raw_tcp::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
     w.stream.reset();
   }
   SUBCASE("both, and is gone") {
-    CHECK(strangers::say(w.stream, chunk_size({frame::kind::bye, 0, 0})));
-    CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
+    CHECK(raw_tcp::say(w.stream, chunk_size({frame::kind::bye, 0, 0})));
+    CHECK(raw_tcp::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
     w.control.reset();
     w.stream.reset();
   }
@@ -262,7 +262,7 @@ TEST_CASE("that nothing was heard of a peer is told where time ran out, and noth
     w.meet();
     const std::vector<std::byte> payload(24);
     std::vector<std::byte> in(8);
-    CHECK(strangers::say(w.stream, message(7, payload)));
+    CHECK(raw_tcp::say(w.stream, message(7, payload)));
     const auto f = w.d.recv(1, 7, in);
     const auto enough = tutti::after(20s);
     while (!f->done() && tutti::clock::now() < enough) (void)w.rank0->poll();
@@ -298,7 +298,7 @@ TEST_CASE("a peer that hangs up during the greeting is called again") {
   CHECK_FALSE(f->done());
   w.meet();
   const auto out = drive::pattern(1, 1);
-  CHECK(strangers::say(w.stream, message(7, out)));
+  CHECK(raw_tcp::say(w.stream, message(7, out)));
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result().ok());
 }

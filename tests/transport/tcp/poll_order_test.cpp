@@ -26,7 +26,7 @@ status in_rhythm(against& w, End end) {
     const auto payload = drive::pattern(8, tag);
     std::vector<std::byte> in(payload.size());
     const auto f = w.d.recv(1, tag, in);
-    (void)strangers::say(w.stream, message(tag, payload));
+    (void)raw_tcp::say(w.stream, message(tag, payload));
     REQUIRE(w.until([&] { return f->done(); }));
     s = f->result();
     REQUIRE((!s.ok() || in == payload));
@@ -46,9 +46,9 @@ TEST_CASE("a rank that has asked a peer again and again is woken by it as ever")
   REQUIRE(in_rhythm(w, so_often(300)).ok());
   const auto guard = w.d.lock();
   w.rank0->prepare_park();
-  SUBCASE("by a message") { CHECK(strangers::say(w.stream, message(7, drive::pattern(8, 1)))); }
-  SUBCASE("by a notice") { CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode())); }
-  SUBCASE("by its end") { strangers::reset(w.stream); }
+  SUBCASE("by a message") { CHECK(raw_tcp::say(w.stream, message(7, drive::pattern(8, 1)))); }
+  SUBCASE("by a notice") { CHECK(raw_tcp::say(w.control, control_message{control_message::kind::bye, {}}.encode())); }
+  SUBCASE("by its end") { raw_tcp::reset(w.stream); }
   const auto began = tutti::clock::now();
   w.rank0->park(20s);
   CHECK(tutti::clock::now() - began < 10s);
@@ -59,7 +59,7 @@ TEST_CASE("a rank that has asked a peer again and again hears what it says besid
   w.meet();
   REQUIRE(in_rhythm(w, so_often(300)).ok());
   const status cause{errc::timed_out, 0, 0, 41};
-  CHECK(strangers::say(w.control, control_message{control_message::kind::abort, cause}.encode()));
+  CHECK(raw_tcp::say(w.control, control_message{control_message::kind::abort, cause}.encode()));
   SUBCASE("while it waits") {
     std::byte in{};
     const auto f = w.d.recv(1, 7, {&in, 1});
@@ -75,7 +75,7 @@ TEST_CASE("a rank that has asked a peer again and again opens to others, while m
   REQUIRE(in_rhythm(w, so_often(300)).ok());
   auto terms = w.p.jobs[1].terms(1, 2, 0);
   terms.connections = 1;
-  tutti::detail::tcp_connect_attempt dial{strangers::address_of(w.door), terms, tutti::after(20s)};
+  tutti::detail::tcp_connect_attempt dial{raw_tcp::address_of(w.door), terms, tutti::after(20s)};
   using state = tutti::detail::tcp_connect_attempt::state;
   CHECK(in_rhythm(w, [&, late = for_long()] { return dial.progress() == state::ready || late(); }).ok());
   CHECK(dial.where() == state::ready);

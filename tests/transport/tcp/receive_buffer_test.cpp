@@ -58,8 +58,8 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
       s.say(std::span{all}.subspan(at, std::min(part, all.size() - at)));
       CHECK(s.fetch().bytes == std::min(part, all.size() - at));
       for (head h = s.in.what(); h != head::nothing; h = s.in.what()) {
-        if (h == head::notice) {
-          const auto n = s.in.take_notice();
+        if (h == head::control) {
+          const auto n = s.in.take_control_message();
           REQUIRE(n);
           CHECK(n->why.detail == 9);
           ++notices;
@@ -100,7 +100,7 @@ TEST_CASE("a long segment goes straight to where it belongs, and what is behind 
   CHECK(r.direct == 50000 - got);
   CHECK(r.bytes == 50000 - got + waiting.size());
   CHECK(s.in.left() == 0);
-  CHECK(s.in.what() == head::notice);
+  CHECK(s.in.what() == head::control);
   in.resize(50000);
   CHECK(in == body);
 }
@@ -110,7 +110,7 @@ TEST_CASE("an end between two records is another than one within") {
   SUBCASE("between") {
     s.say(waiting);
     (void)s.fetch();
-    REQUIRE(s.in.take_notice());
+    REQUIRE(s.in.take_control_message());
     s.far.reset();
     (void)s.fetch();
     CHECK(s.in.end() == receive_buffer::ending::closed);
@@ -137,12 +137,12 @@ TEST_CASE("a segment where control messages are expected spoils, and so does the
   source s, t;
   s.say(segment_header{3, 0}.encode());
   (void)s.fetch();
-  CHECK_FALSE(s.in.take_notice());
-  CHECK(s.in.end() == receive_buffer::ending::spoilt);
+  CHECK_FALSE(s.in.take_control_message());
+  CHECK(s.in.end() == receive_buffer::ending::malformed);
   t.say(waiting);
   (void)t.fetch();
   CHECK_FALSE(t.in.take_segment_header());
-  CHECK(t.in.end() == receive_buffer::ending::spoilt);
+  CHECK(t.in.end() == receive_buffer::ending::malformed);
 }
 
 TEST_CASE("bytes that are no record end what is read") {
@@ -150,16 +150,16 @@ TEST_CASE("bytes that are no record end what is read") {
     source s;
     s.say(std::vector<std::byte>{static_cast<std::byte>(first)});
     (void)s.fetch();
-    CHECK(s.in.what() == head::nonsense);
+    CHECK(s.in.what() == head::malformed);
   }
   source s;
   auto bad = waiting;
   bad[1] = std::byte{0x80};
   s.say(bad);
   (void)s.fetch();
-  REQUIRE(s.in.what() == head::notice);
-  CHECK_FALSE(s.in.take_notice());
-  CHECK(s.in.end() == receive_buffer::ending::spoilt);
+  REQUIRE(s.in.what() == head::control);
+  CHECK_FALSE(s.in.take_control_message());
+  CHECK(s.in.end() == receive_buffer::ending::malformed);
 }
 
 TEST_CASE("all is thrown away where nothing is wanted") {

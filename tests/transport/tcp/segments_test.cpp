@@ -54,7 +54,7 @@ struct burst : against {
   }
   [[nodiscard]] bool arrives(std::size_t messages) const {
     const std::size_t bytes = messages * (head_bytes + payload.size());
-    return strangers::hear(stream, bytes).size() == bytes;
+    return raw_tcp::hear(stream, bytes).size() == bytes;
   }
 };
 

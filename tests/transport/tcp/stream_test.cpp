@@ -33,7 +33,7 @@ TEST_CASE("a pipe asks for its connection once, and moves nothing before") {
   CHECK(p.write(some, some) == 0);
   CHECK(p.read(some) == 0);
   CHECK(p.failure().ok());
-  CHECK_FALSE(p.next_notice());
+  CHECK_FALSE(p.next_control_message());
   p.tell({});
   p.open();
   p.open();
@@ -187,18 +187,18 @@ TEST_CASE("control messages travel apart from the stream, whole or not at all") 
   both w;
   w.b.tell({control_message::kind::waiting, {errc::ok, 0, 2, 5}});
   w.b.tell({control_message::kind::abort, {errc::timed_out, 0, 2, 5}});
-  auto n = w.a.next_notice();
+  auto n = w.a.next_control_message();
   REQUIRE(n);
   CHECK(n->what == control_message::kind::waiting);
-  n = w.a.next_notice();
+  n = w.a.next_control_message();
   REQUIRE(n);
   CHECK(n->why.code == errc::timed_out);
-  CHECK_FALSE(w.a.next_notice());
-  CHECK(w.a.notices() == tcp_stream::ending::none);
+  CHECK_FALSE(w.a.next_control_message());
+  CHECK(w.a.control_end() == tcp_stream::ending::none);
   w.b.leave();
   w.b.tell({control_message::kind::bye, {}});
-  CHECK_FALSE(w.a.next_notice());
-  CHECK(w.a.notices() == tcp_stream::ending::closed);
+  CHECK_FALSE(w.a.next_control_message());
+  CHECK(w.a.control_end() == tcp_stream::ending::closed);
   CHECK(w.ev_a.broken_calls == 1);
 }
 
@@ -281,22 +281,22 @@ TEST_CASE("half a notice is an end of another kind, and nonsense breaks the prot
   const auto n = control_message{control_message::kind::bye, {}}.encode();
   SUBCASE("half") {
     REQUIRE(tutti::os::send_some(s.second.native(), std::span<const std::byte>{n}.first(9)).bytes == 9);
-    CHECK_FALSE(p.next_notice());
-    CHECK(p.notices() == tcp_stream::ending::none);
+    CHECK_FALSE(p.next_control_message());
+    CHECK(p.control_end() == tcp_stream::ending::none);
     s.second.reset();
-    CHECK_FALSE(p.next_notice());
-    CHECK(p.notices() == tcp_stream::ending::cut);
+    CHECK_FALSE(p.next_control_message());
+    CHECK(p.control_end() == tcp_stream::ending::cut);
   }
   SUBCASE("in pieces") {
     REQUIRE(tutti::os::send_some(s.second.native(), std::span<const std::byte>{n}.first(9)).bytes == 9);
-    CHECK_FALSE(p.next_notice());
+    CHECK_FALSE(p.next_control_message());
     REQUIRE(tutti::os::send_some(s.second.native(), std::span<const std::byte>{n}.subspan(9)).bytes == 7);
-    CHECK(p.next_notice());
+    CHECK(p.next_control_message());
   }
   SUBCASE("nonsense") {
     const auto junk = drive::pattern(16, 9);
     REQUIRE(tutti::os::send_some(s.second.native(), junk).bytes == 16);
-    CHECK_FALSE(p.next_notice());
+    CHECK_FALSE(p.next_control_message());
     CHECK(p.failure() == tutti::status{errc::protocol, 0, 5, 0});
   }
 }
@@ -340,9 +340,9 @@ TEST_CASE("stripes go to the tracks in turn, and are read in the order in which 
   w.a.close();
   CHECK(w.b.read(std::span{got}.first(1)) == 0);
   CHECK_FALSE(w.b.at(1, role::data).can_read());
-  CHECK_FALSE(w.b.next_notice(2));
-  CHECK(w.b.notices(2) == tcp_stream::ending::closed);
-  CHECK(w.b.notices(0) == tcp_stream::ending::none);
+  CHECK_FALSE(w.b.next_control_message(2));
+  CHECK(w.b.control_end(2) == tcp_stream::ending::closed);
+  CHECK(w.b.control_end(0) == tcp_stream::ending::none);
 }
 
 TEST_CASE("messages get through in pieces, under a storm of signals") {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "support/pretended_hmac.hpp"
-#include "transport/tcp_strangers.hpp"
+#include "transport/raw_tcp.hpp"
 #include "transport/tcp_world.hpp"
 
 namespace {
@@ -240,15 +240,15 @@ TEST_CASE("strangers at every door change nothing") {
   });
   std::vector<tutti::os::fd> idle, slow;
   for (int i = 0; i < 200; ++i)
-    for (const auto& door : doors) idle.push_back(strangers::connect(door.endpoint));
-  for (const auto& door : doors) slow.push_back(strangers::connect(door.endpoint));
+    for (const auto& door : doors) idle.push_back(raw_tcp::connect(door.endpoint));
+  for (const auto& door : doors) slow.push_back(raw_tcp::connect(door.endpoint));
   for (int round = 0; round < 10; ++round) {
     for (const auto& door : doors) {
-      (void)strangers::connect(door.endpoint);
+      (void)raw_tcp::connect(door.endpoint);
       for (const std::string& words :
            {std::string{"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"},
             std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), std::string(5000, 'x')}) {
-        const auto s = strangers::connect(door.endpoint);
+        const auto s = raw_tcp::connect(door.endpoint);
         if (s) (void)tutti::os::send_some(s.native(), drive::bytes_of(words));
       }
     }

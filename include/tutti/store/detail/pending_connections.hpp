@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/wire/stranger_places.hpp>
+#include <tutti/wire/pending_places.hpp>
 
 namespace tutti::detail {
 
@@ -19,18 +19,18 @@ class pending_connections {
     deadline expires{};
   };
 
-  [[nodiscard]] std::size_t size() const noexcept { return strangers_.size() + candidates_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return unproved_.size() + candidates_.size(); }
 
-  void add(const entry& e) { strangers_.push_back(e); }
+  void add(const entry& e) { unproved_.push_back(e); }
   /// Notes that a connection has shown an early proof.
   void prefer(std::uint64_t id) {
-    const auto at = find(strangers_, id);
-    if (at == strangers_.end() || at->id != id) return;
+    const auto at = find(unproved_, id);
+    if (at == unproved_.end() || at->id != id) return;
     candidates_.insert(find(candidates_, id), *at);
-    strangers_.erase(at);
+    unproved_.erase(at);
   }
   void remove(std::uint64_t id) noexcept {
-    for (auto* list : {&strangers_, &candidates_})
+    for (auto* list : {&unproved_, &candidates_})
       if (const auto at = find(*list, id); at != list->end() && at->id == id) list->erase(at);
   }
 
@@ -44,8 +44,8 @@ class pending_connections {
   }
   /// Returns the oldest of all, if there is any.
   [[nodiscard]] const entry* first() const noexcept {
-    if (candidates_.empty() || strangers_.empty()) return oldest();
-    return &(strangers_.front().id < candidates_.front().id ? strangers_ : candidates_).front();
+    if (candidates_.empty() || unproved_.empty()) return oldest();
+    return &(unproved_.front().id < candidates_.front().id ? unproved_ : candidates_).front();
   }
 
  private:
@@ -53,9 +53,9 @@ class pending_connections {
   static entries::iterator find(entries& in, std::uint64_t id) noexcept {
     return std::lower_bound(in.begin(), in.end(), id, [](const entry& e, std::uint64_t i) { return e.id < i; });
   }
-  [[nodiscard]] const entries& first_to_go() const noexcept { return strangers_.empty() ? candidates_ : strangers_; }
+  [[nodiscard]] const entries& first_to_go() const noexcept { return unproved_.empty() ? candidates_ : unproved_; }
 
-  entries strangers_, candidates_;  // without and with an early proof, by age
+  entries unproved_, candidates_;  // without and with an early proof, by age
 };
 
 }  // namespace tutti::detail

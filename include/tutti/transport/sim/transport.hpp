@@ -51,7 +51,7 @@ class sim_transport : public mesh<sim_pipe> {
   ~sim_transport() { leave(); }
 
   bool poll() noexcept {
-    if (!schedule().is(rank())) return refuse_stranger();
+    if (!schedule().is(rank())) return refuse_other_thread();
     schedule().pause(rank());
     bool moved = look();
     if (!moved) {
@@ -128,7 +128,7 @@ class sim_transport : public mesh<sim_pipe> {
   }
 
   /// Fails the world: a caller that is not this rank's own fiber cannot move anything here, and would wait for ever.
-  bool refuse_stranger() noexcept {
+  bool refuse_other_thread() noexcept {
     constexpr status why{errc::unsupported};
     network_->report(why);
     fail_all(why);

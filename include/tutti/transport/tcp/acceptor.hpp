@@ -15,8 +15,8 @@
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/tcp/secure_channel.hpp>
+#include <tutti/wire/pending_places.hpp>
 #include <tutti/wire/server_handshake.hpp>
-#include <tutti/wire/stranger_places.hpp>
 
 namespace tutti::detail {
 

@@ -18,10 +18,10 @@
 namespace tutti::detail {
 
 /// State of one connection that this rank opens.
-struct tcp_call {
-  std::optional<tcp_connect_attempt> dial;
-  deadline redial = (deadline::max)();
-  int dials = 0;
+struct tcp_opening {
+  std::optional<tcp_connect_attempt> attempt;
+  deadline retry_at = (deadline::max)();
+  int attempts = 0;
 };
 
 /// Connector: opens the connections of a rank to its peers, and tries again after a failure that may pass. No call
@@ -33,12 +33,12 @@ class tcp_connector {
       : poller_(poller),
         options_(options),
         terms_(terms),
-        calls_(terms.world * static_cast<std::size_t>(options.connections)) {}
+        openings_(terms.world * static_cast<std::size_t>(options.connections)) {}
   tcp_connector(const tcp_connector&) = delete;
   tcp_connector& operator=(const tcp_connector&) = delete;
 
-  [[nodiscard]] tcp_call& call(int p, int rail) noexcept {
-    return calls_[static_cast<std::size_t>(poller_.index(p, rail))];
+  [[nodiscard]] tcp_opening& opening(int p, int rail) noexcept {
+    return openings_[static_cast<std::size_t>(poller_.index(p, rail))];
   }
 
   /// Returns true if an attempt is in progress.
@@ -54,85 +54,85 @@ class tcp_connector {
   /// Starts to open those of the first `rails` connections that are not open.
   void open(tcp_link& l, int p, int rails) noexcept {
     for (int k = 0; k < rails; ++k)
-      if (!call(p, k).dial && !l.stream->at(k, l.stream->opened_here()).socket) dial(l, p, k);
+      if (!opening(p, k).attempt && !l.stream->at(k, l.stream->opened_here()).socket) start(l, p, k);
   }
   /// Continues an attempt, after an event or with time.
   void advance(tcp_link& l, int p, int rail) noexcept {
-    tcp_call& c = call(p, rail);
-    if (!c.dial) return;
-    const auto before = c.dial->where();
-    switch (c.dial->progress()) {
+    tcp_opening& c = opening(p, rail);
+    if (!c.attempt) return;
+    const auto before = c.attempt->where();
+    switch (c.attempt->progress()) {
       case tcp_connect_attempt::state::connecting:
         return;
       case tcp_connect_attempt::state::greeting:
         if (before == tcp_connect_attempt::state::connecting)
-          poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, rail));
+          poller_.watch(c.attempt->socket(), tcp_poller::source::attempt, poller_.index(p, rail));
         return;
       case tcp_connect_attempt::state::ready:
         connected(l, p, rail);
         break;
       case tcp_connect_attempt::state::refused:
-        l.refused = c.dial->handshake().why();
-        l.theirs = c.dial->handshake().counterpart();
+        l.refused = c.attempt->handshake().why();
+        l.theirs = c.attempt->handshake().counterpart();
         l.stream->fail({wire::error_of(l.refused), 0, p, 0});
         break;
       case tcp_connect_attempt::state::hung_up:
         // The peer had too many pending handshakes, or gave up while this rank was busy; or it has just died.
-        if (c.dials >= most_dials)
+        if (c.attempts >= most_attempts)
           l.suspect(ECONNRESET, rail);
         else
-          c.redial = after(std::chrono::milliseconds{5} * (1 << (2 * c.dials)));
+          c.retry_at = after(std::chrono::milliseconds{5} * (1 << (2 * c.attempts)));
         break;
       case tcp_connect_attempt::state::forged:
         l.suspect(secure_channel::forgery, rail);
         l.stream->fail({errc::auth_failed, 0, p, 0});
         break;
       case tcp_connect_attempt::state::failed:
-        l.suspect(c.dial->error(), rail);
+        l.suspect(c.attempt->error(), rail);
         break;
     }
-    hang_up(c);
+    give_up(c);
   }
-  /// Continues attempts, and starts again those that are due. `may_dial()` returns false if no connection is wanted any
-  /// more.
-  template <class MayDial>
-  void tick(tcp_link& l, int p, deadline now, MayDial may_dial) noexcept {
+  /// Continues attempts, and starts again those that are due. `may_retry()` returns false if no connection is wanted
+  /// any more.
+  template <class MayRetry>
+  void tick(tcp_link& l, int p, deadline now, MayRetry may_retry) noexcept {
     for (int k = 0; k < options_.connections; ++k) {
-      tcp_call& c = call(p, k);
-      if (c.dial) {
-        c.dial->expire(now);
+      tcp_opening& c = opening(p, k);
+      if (c.attempt) {
+        c.attempt->expire(now);
         advance(l, p, k);
-      } else if (now >= c.redial) {
-        c.redial = (deadline::max)();
-        if (may_dial()) dial(l, p, k);
+      } else if (now >= c.retry_at) {
+        c.retry_at = (deadline::max)();
+        if (may_retry()) start(l, p, k);
       }
     }
   }
   /// Gives up all attempts.
-  void hang_up() noexcept {
-    for (tcp_call& c : calls_) hang_up(c);
+  void give_up() noexcept {
+    for (tcp_opening& c : openings_) give_up(c);
   }
 
  private:
-  void dial(tcp_link& l, int p, int rail) noexcept {
-    tcp_call& c = call(p, rail);
-    c.redial = (deadline::max)();
-    c.dial.emplace(l.address, terms(p, rail), after(options_.connect));
+  void start(tcp_link& l, int p, int rail) noexcept {
+    tcp_opening& c = opening(p, rail);
+    c.retry_at = (deadline::max)();
+    c.attempt.emplace(l.address, terms(p, rail), after(options_.connect));
     ++under_way_;
-    ++c.dials;
-    if (c.dial->socket() < 0 ||
-        poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, rail), os::interest::write))
+    ++c.attempts;
+    if (c.attempt->socket() < 0 ||
+        poller_.watch(c.attempt->socket(), tcp_poller::source::attempt, poller_.index(p, rail), os::interest::write))
       return advance(l, p, rail);
     l.suspect(ENOMEM, rail);
-    hang_up(c);
+    give_up(c);
   }
-  void hang_up(tcp_call& c) noexcept {
-    if (!c.dial) return;
-    c.dial.reset();
+  void give_up(tcp_opening& c) noexcept {
+    if (!c.attempt) return;
+    c.attempt.reset();
     --under_way_;
   }
   void connected(tcp_link& l, int p, int rail) noexcept {
-    tcp_socket s = call(p, rail).dial->release();
+    tcp_socket s = opening(p, rail).attempt->release();
     const bool for_data = l.stream->opened_here() == tcp_stream::role::data;
     for_data ? tune_data(s.native(), options_) : tune_control(s.native(), options_);
     poller_.watch(s.native(), for_data ? tcp_poller::source::data : tcp_poller::source::control,
@@ -144,12 +144,12 @@ class tcp_connector {
     }
   }
 
-  static constexpr int most_dials = 6;
+  static constexpr int most_attempts = 6;
 
   tcp_poller& poller_;
   const tcp_options& options_;
   wire::handshake_terms terms_;
-  std::vector<tcp_call> calls_;
+  std::vector<tcp_opening> openings_;
   int under_way_ = 0;
 };
 

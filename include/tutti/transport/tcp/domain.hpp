@@ -28,7 +28,7 @@
 #include <tutti/transport/tcp/poller.hpp>
 #include <tutti/transport/tcp/sockets.hpp>
 #include <tutti/transport/tcp/stream.hpp>
-#include <tutti/wire/stranger_places.hpp>
+#include <tutti/wire/pending_places.hpp>
 
 namespace tutti {
 
@@ -47,18 +47,18 @@ class tcp_domain final : private tcp_stream::keeper {
         job_(std::move(job)),
         options_(detail::checked(options)),
         listener_(std::move(listener)),
-        acceptor_((std::max)(wire::few_stranger_places(), (3 + options.connections) * size()), own_terms(),
-                  options.stranger),
+        acceptor_((std::max)(wire::few_pending_places(), (3 + options.connections) * size()), own_terms(),
+                  options.handshake),
         links_(peers_.size()),
-        blame_(rank, size()),
+        straggler_(rank, size()),
         poller_(options_.connections),
-        dialer_(poller_, options_, own_terms()) {
+        connector_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
     detail::check_secret(job_, listener_, rank);
     listener_.end_in_children();
     detail::tune_listener(listener_.native(), options_);
-    poller_.add(listener_.native(), source::door);
+    poller_.add(listener_.native(), source::listener);
     poller_.add(waker_.native(), source::waker);
   }
   tcp_domain(const tcp_domain&) = delete;
@@ -66,7 +66,7 @@ class tcp_domain final : private tcp_stream::keeper {
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const rank_info& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
-  [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
+  [[nodiscard]] keeper& stream_keeper() noexcept { return *this; }
   /// Returns the number of rails that the streams must have.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
 
@@ -101,7 +101,7 @@ class tcp_domain final : private tcp_stream::keeper {
     }
     const bool few = awaited > 0 && awaited <= most_tried;
     const bool look_is_due = ++polls_ % polls_per_look == 0;
-    const bool moved = (!few || look_is_due || look_soon_ || dialer_.busy()) && look();
+    const bool moved = (!few || look_is_due || look_soon_ || connector_.busy()) && look();
     if (!few) return moved;
     // A look takes the socket's lock, and the kernel needs that to deliver what is looked for: hence the pauses.
     for (int i = 0; i < 4; ++i) detail::cpu_pause();
@@ -113,12 +113,12 @@ class tcp_domain final : private tcp_stream::keeper {
   template <class Awaits, class Left>
   void tick(deadline now, Awaits awaits, Left left) noexcept {
     acceptor_.expire(now);
-    if (std::exchange(door_shut_, false)) poller_.watch(listener_.native(), source::door, 0);
+    if (std::exchange(listener_paused_, false)) poller_.watch(listener_.native(), source::listener, 0);
     int lost = -1;
     for (int p = 0; p < size(); ++p) {
       tcp_link& l = link(p);
       if (!l.stream) continue;
-      dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
+      connector_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
       l.note(now);
       l.awaited = awaits(p);
       if (l.died(who(p), who(rank_), now)) l.suspect(0, 0);
@@ -130,8 +130,8 @@ class tcp_domain final : private tcp_stream::keeper {
       for (tcp_link& l : links_)
         if (l.stream) l.stream->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
     if (lost >= 0) link(lost).stream->fail(link(lost).lost(who(lost), who(rank_)));
-    const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
-    if (const auto whom = blame_.announce(culprit, now))
+    const int culprit = straggler_.culprit([&](int p) { return link(p).stalled(now); }, now);
+    if (const auto whom = straggler_.announce(culprit, now))
       tell({control_message::kind::waiting, {errc::ok, 0, *whom, issued_}});
   }
 
@@ -142,7 +142,7 @@ class tcp_domain final : private tcp_stream::keeper {
   /// Returns the rank to blame among the peers for which `awaits` holds and those that they wait for; -1 for none.
   template <class Awaits>
   [[nodiscard]] int culprit(Awaits awaits) const noexcept {
-    return blame_.culprit(awaits, clock::now());
+    return straggler_.culprit(awaits, clock::now());
   }
 
   /// Tells every connected peer why this rank failed. Peers that connect later are told then.
@@ -161,10 +161,10 @@ class tcp_domain final : private tcp_stream::keeper {
       const int p = (rank_ + i) % size();
       tcp_link& l = link(p);
       if (!l.stream || l.bye || l.error != 0 || l.stream->standing() != 0) continue;
-      dialer_.open(l, p, 1);
+      connector_.open(l, p, 1);
       ++n;
     }
-    linger(began, [&] { return sent() && !dialer_.busy(); });
+    linger(began, [&] { return sent() && !connector_.busy(); });
   }
   /// Ends every connection once what was written has reached the peers, or the time for a goodbye is over.
   void close(deadline began) noexcept {
@@ -176,12 +176,12 @@ class tcp_domain final : private tcp_stream::keeper {
     for (int p = 0; p < size(); ++p)
       for (int k = 0; link(p).stream && k < connections(); ++k)
         for (const role r : tcp_stream::roles) watch(p, k, r);
-    linger(began, [this] { return !dialer_.busy() && everything_delivered(); });
+    linger(began, [this] { return !connector_.busy() && everything_delivered(); });
     // If two ranks end at the same time, one at least hears the other here.
     for (int p = 0; p < size(); ++p)
-      for (int k = 0; link(p).stream && k < connections(); ++k) hear(p, k);
+      for (int k = 0; link(p).stream && k < connections(); ++k) read_control(p, k);
     if (cause_.ok()) detail::log_difference(bye_, links_, peers_, rank_);
-    dialer_.hang_up();
+    connector_.give_up();
     listener_.close();
     acceptor_.clear();
     for (tcp_link& l : links_)
@@ -199,7 +199,7 @@ class tcp_domain final : private tcp_stream::keeper {
   /// Returns "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without the number if none is known.
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
     return tutti::describe(who(p)) +
-           (link(p).stream ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
+           (link(p).stream ? link(p).describe(connector_.terms(p), whole(last_sequence), cause_.code) : "");
   }
 
  private:
@@ -241,14 +241,14 @@ class tcp_domain final : private tcp_stream::keeper {
   void handle(const os::ready_event& e) noexcept {
     const int p = poller_.peer_of(e), rail = poller_.rail_of(e);
     switch (tcp_poller::source_of(e)) {
-      case source::door:
+      case source::listener:
         look_soon_ = true;
-        if (acceptor_.accept_some(listener_.native(), poller_.underlying(), tcp_poller::token(source::stranger),
+        if (acceptor_.accept_some(listener_.native(), poller_.underlying(), tcp_poller::token(source::handshake),
                                   clock::now()))
           return;
         // Without descriptors, the connections that wait at the listener would wake this rank again and again.
         poller_.forget(listener_.native());
-        door_shut_ = true;
+        listener_paused_ = true;
         return;
       case source::waker:
         waker_.drain();
@@ -256,13 +256,13 @@ class tcp_domain final : private tcp_stream::keeper {
       case source::bell:
         drain_bell();
         return;
-      case source::stranger:
+      case source::handshake:
         if (auto peer = acceptor_.continue_handshake(static_cast<std::size_t>(tcp_poller::index_of(e))))
           admit(std::move(*peer));
         return;
-      case source::dial:
+      case source::attempt:
         look_soon_ = true;
-        return dialer_.advance(link(p), p, rail);
+        return connector_.advance(link(p), p, rail);
       case source::data:
         return attend(p, rail, role::data, e);
       case source::control:
@@ -272,7 +272,7 @@ class tcp_domain final : private tcp_stream::keeper {
   void attend(int p, int rail, role r, const os::ready_event& e) noexcept {
     tcp_stream& stream = *link(p).stream;
     if (e.writable) stream.room(rail, r);
-    if (e.readable && r == role::control) noticed(p, rail);
+    if (e.readable && r == role::control) control_arrived(p, rail);
     if (e.readable && r == role::data) stopped() ? stream.discard(rail) : stream.arrived(rail);
     // A stream that its channel holds back would otherwise end every park at once.
     if (e.writable || stream.at(rail, r).wanted() != os::interest::read) watch(p, rail, r);
@@ -291,7 +291,7 @@ class tcp_domain final : private tcp_stream::keeper {
   }
 
   void open(int p) noexcept override {
-    if (link(p).stream && !stopped()) dialer_.open(link(p), p, connections());
+    if (link(p).stream && !stopped()) connector_.open(link(p), p, connections());
   }
   void watch(int p, int rail, role r) noexcept override {
     const detail::tcp_connection& c = link(p).stream->at(rail, r);
@@ -306,9 +306,9 @@ class tcp_domain final : private tcp_stream::keeper {
     for (const role r : tcp_stream::roles)
       if (!link(p).stream->at(rail, r).can_read()) watch(p, rail, r);
   }
-  void hear(int p, int rail) noexcept {
+  void read_control(int p, int rail) noexcept {
     tcp_link& l = link(p);
-    while (const auto n = l.stream->next_notice(rail)) {
+    while (const auto n = l.stream->next_control_message(rail)) {
       l.heard = clock::now();
       switch (n->what) {
         case control_message::kind::abort:
@@ -320,16 +320,16 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
         case control_message::kind::waiting:
           l.issued = n->why.detail;
-          blame_.hear(p, n->why.peer, clock::now());
+          straggler_.hear(p, n->why.peer, clock::now());
           break;
       }
     }
   }
-  void noticed(int p, int rail) noexcept {
+  void control_arrived(int p, int rail) noexcept {
     tcp_link& l = link(p);
-    hear(p, rail);
+    read_control(p, rail);
     // A rank that fails or leaves says so first, on this connection; one that says nothing has died.
-    if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
+    if (l.stream->control_end(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
   void admit(detail::tcp_acceptor::peer g) noexcept {
@@ -348,7 +348,7 @@ class tcp_domain final : private tcp_stream::keeper {
     }
     if (!stopped()) return stream.open();
     // It must hear the last word: on the other connection, unless it has opened that one.
-    if (r == role::data) dialer_.open(link(g.rank), g.rank, connections());
+    if (r == role::data) connector_.open(link(g.rank), g.rank, connections());
   }
   void say_last_word() noexcept {
     const control_message last = cause_.ok() ? bye_ : control_message{control_message::kind::abort, cause_};
@@ -383,13 +383,13 @@ class tcp_domain final : private tcp_stream::keeper {
   tcp_listener listener_;
   detail::tcp_acceptor acceptor_;
   std::vector<tcp_link> links_;
-  detail::straggler_detector blame_;
+  detail::straggler_detector straggler_;
   tcp_poller poller_;
-  detail::tcp_connector dialer_;
+  detail::tcp_connector connector_;
   os::event_fd waker_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
-  bool look_soon_ = true, door_shut_ = false, closing_ = false;
+  bool look_soon_ = true, listener_paused_ = false, closing_ = false;
   std::uint32_t polls_ = 0;
   std::uint64_t issued_ = 0;
   control_message bye_{};

@@ -42,7 +42,7 @@ struct tcp_options {
 
   duration connect = std::chrono::seconds{10};        ///< a peer that cannot be connected to by then is lost
   duration silence = std::chrono::seconds{3};         ///< a machine that acknowledges nothing for this time is lost
-  duration stranger = std::chrono::seconds{5};        ///< a connection that has not proved itself by then is closed
+  duration handshake = std::chrono::seconds{5};       ///< a connection that has not proved itself by then is closed
   duration grace = std::chrono::milliseconds{40};     ///< a broken connection fails then, unless another cause shows
   duration goodbye = std::chrono::milliseconds{250};  ///< leaving takes no longer; a rank that is busy for longer may
   ///< take one that left for dead, if the two had never met

@@ -14,7 +14,7 @@ class tcp_poller {
   explicit tcp_poller(int connections) : connections_(connections) {}
 
   /// Purpose of a descriptor.
-  enum class source : std::uint8_t { door, waker, bell, stranger, dial, data, control };
+  enum class source : std::uint8_t { listener, waker, bell, handshake, attempt, data, control };
 
   static constexpr std::uint64_t token(source s, int index = 0) noexcept {
     return static_cast<std::uint64_t>(s) << 32 | static_cast<std::uint32_t>(index);

@@ -24,10 +24,10 @@ namespace tutti::detail {
 class receive_buffer {
  public:
   /// End of the incoming direction: none yet, `closed` between two records, `cut` within a record or by an error, or
-  /// `spoilt` by bytes that a peer does not write.
-  enum class ending : std::uint8_t { none, closed, cut, spoilt };
+  /// `malformed` by bytes that a peer does not write.
+  enum class ending : std::uint8_t { none, closed, cut, malformed };
   /// Kind of what comes next; `nothing` if its header has not arrived completely.
-  enum class head : std::uint8_t { nothing, notice, segment, body, nonsense };
+  enum class head : std::uint8_t { nothing, control, segment, body, malformed };
 
   /// Bytes that are read ahead: room for a short message and all that stands before it. A long message is copied twice
   /// only this far.
@@ -39,7 +39,7 @@ class receive_buffer {
   }
   [[nodiscard]] ending end() const noexcept { return end_; }
   /// Records that the peer sent something malformed: nothing more is read.
-  void spoil() noexcept { end_ = ending::spoilt; }
+  void reject() noexcept { end_ = ending::malformed; }
   /// Returns the bytes of the current segment that have not been taken.
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
 
@@ -52,27 +52,28 @@ class receive_buffer {
     if (first == segment_header::mark)
       return there >= segment_header::encoded_bytes && there >= segment_header::head_bytes(at) ? head::segment
                                                                                                : head::nothing;
-    if (first == 0 || first > static_cast<std::uint8_t>(control_message::last_kind)) return head::nonsense;
-    return there < control_message::encoded_bytes ? head::nothing : head::notice;
+    if (first == 0 || first > static_cast<std::uint8_t>(control_message::last_kind)) return head::malformed;
+    return there < control_message::encoded_bytes ? head::nothing : head::control;
   }
   /// Takes the next control message that was read ahead. Returns nullopt if there is none, or if something else is
-  /// there, which spoils the connection.
-  std::optional<control_message> take_notice() noexcept {
+  /// there, which ends the incoming direction.
+  std::optional<control_message> take_control_message() noexcept {
     const head h = what();
     if (h == head::nothing) return std::nullopt;
-    const auto n = h == head::notice ? decode<control_message>() : std::nullopt;
+    const auto n = h == head::control ? decode<control_message>() : std::nullopt;
     if (!n) {
-      spoil();
+      reject();
       return n;
     }
     from_ += control_message::encoded_bytes;
     return n;
   }
-  /// Takes the header of the next segment. Returns nullopt, and spoils the connection, if something else comes next.
+  /// Takes the header of the next segment. Returns nullopt, and ends the incoming direction, if something else comes
+  /// next.
   std::optional<segment_header> take_segment_header() noexcept {
     const auto p = what() == head::segment ? decode<segment_header>() : std::nullopt;
     if (!p) {
-      spoil();
+      reject();
       return p;
     }
     from_ += segment_header::head_bytes(ahead_->bytes + from_);

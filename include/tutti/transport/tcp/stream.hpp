@@ -143,19 +143,19 @@ class tcp_stream {
     return n;
   }
 
-  /// Takes the next control message of the peer on a rail; notices() tells whether more may come.
-  std::optional<control_message> next_notice(int rail = 0) noexcept {
+  /// Takes the next control message of the peer on a rail; control_end() tells whether more may come.
+  std::optional<control_message> next_control_message(int rail = 0) noexcept {
     tcp_connection& c = own(rail, role::control);
     for (;;) {
-      if (const auto n = c.in.take_notice()) return n;
-      if (c.in.end() == ending::spoilt) spoilt(rail, role::control);
+      if (const auto n = c.in.take_control_message()) return n;
+      if (c.in.end() == ending::malformed) malformed(rail, role::control);
       if (!c.can_read()) return std::nullopt;
       const auto got = c.receive({});
       if (!c.can_read()) ended(rail, got.error);
       if (got.bytes == 0) return std::nullopt;
     }
   }
-  [[nodiscard]] ending notices(int rail = 0) const noexcept { return at(rail, role::control).in.end(); }
+  [[nodiscard]] ending control_end(int rail = 0) const noexcept { return at(rail, role::control).in.end(); }
 
   /// Writes a control message on every rail, so that each is seen to be alive.
   void tell(const control_message& n) noexcept {
@@ -167,7 +167,7 @@ class tcp_stream {
     note_written(c, rail, role::control, c.write_whole(bytes));
   }
 
-  /// Does the same, and writes it on connections that come later, too.
+  /// Writes a control message on every rail, and on connections that come later, too.
   void tell_last(const control_message& n) noexcept {
     last_ = n;
     tell(n);
@@ -247,7 +247,7 @@ class tcp_stream {
     if (c.in.what() == receive_buffer::head::nothing) return false;
     const auto p = c.in.take_segment_header();
     if (!p || p->next >= rails()) {
-      spoilt(reading_, role::data);
+      malformed(reading_, role::data);
       return false;
     }
     next_in_ = p->next;
@@ -277,8 +277,8 @@ class tcp_stream {
     if (error == secure_channel::forgery) fail({errc::auth_failed, 0, peer_, 0});
     keeper_->broken(peer_, rail, error);
   }
-  void spoilt(int rail, role r) noexcept {
-    own(rail, r).in.spoil();
+  void malformed(int rail, role r) noexcept {
+    own(rail, r).in.reject();
     fail({errc::protocol, 0, peer_, 0});
     keeper_->watch(peer_, rail, r);
   }

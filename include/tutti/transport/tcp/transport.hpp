@@ -22,7 +22,7 @@ class tcp_transport : public mesh<tcp_stream> {
         ranks_per_core_(tutti::ranks_per_core(domain_.who(rank))) {
     for (int p = 0; p < size(); ++p) {
       if (p == rank) continue;
-      connect(p, domain_.pipe_keeper(), rank, p, domain_.connections());
+      connect(p, domain_.stream_keeper(), rank, p, domain_.connections());
       domain_.add(p, channel(p)->stream());
     }
   }

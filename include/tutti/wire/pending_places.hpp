@@ -16,20 +16,20 @@ namespace tutti::wire {
 /// Returns the number of pending connections for a listener at which `ranks` ranks may connect at once: enough that a
 /// peer has time to answer while a flood of others connects, but at most an eighth of the descriptors of the process
 /// unless the ranks need more.
-inline std::size_t stranger_places(std::size_t ranks) noexcept {
+inline std::size_t pending_places(std::size_t ranks) noexcept {
   rlimit limit{};
   const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   const std::size_t fair = std::clamp<std::size_t>(known ? limit.rlim_cur / 8 : 1024, 64, 1024);
   return (std::max)(fair, 4 * ranks);
 }
 /// Returns the number for one of many listeners, whose pending connections take memory.
-inline int few_stranger_places() noexcept { return static_cast<int>(std::min<std::size_t>(stranger_places(0), 256)); }
+inline int few_pending_places() noexcept { return static_cast<int>(std::min<std::size_t>(pending_places(0), 256)); }
 
 /// Returns the source address of most of the pending connections that `counts(connection)`, if it has at least an
 /// eighth of them: its oldest one makes room for others, so that a flood closes its own connections and no other's.
 /// Uses the counters of Misra and Gries, which find every such source in one pass.
-template <class Strangers, class Counts>
-std::optional<std::uint64_t> crowded_source(const Strangers& all, Counts&& counts) noexcept {
+template <class Connections, class Counts>
+std::optional<std::uint64_t> crowded_source(const Connections& all, Counts&& counts) noexcept {
   struct counter {
     std::uint64_t source = 0;
     std::size_t count = 0;
@@ -58,8 +58,8 @@ std::optional<std::uint64_t> crowded_source(const Strangers& all, Counts&& count
   }
   return most == nullptr ? std::nullopt : std::optional{most->source};
 }
-template <class Strangers>
-std::optional<std::uint64_t> crowded_source(const Strangers& all) noexcept {
+template <class Connections>
+std::optional<std::uint64_t> crowded_source(const Connections& all) noexcept {
   return crowded_source(all, [](const auto&) { return true; });
 }
 

@@ -7,7 +7,7 @@
 namespace tutti_test {
 
 /// The claim of a process that does not exist: without a start time nobody looks whether it lives.
-inline tutti::roll_call_claim stranger(int rank, int world, int pid, std::string domain = "m") {
+inline tutti::roll_call_claim claim_of(int rank, int world, int pid, std::string domain = "m") {
   auto c = tutti::roll_call_claim::of_this_process(rank, world, std::move(domain));
   c.pid = pid;
   c.start_time = 0;

@@ -24,9 +24,10 @@
 #include "support/connect_from.hpp"
 #include "transport/drive.hpp"
 
-// Connections that are made by hand: strangers, impostors, and peers that behave as no rank would.
+// Connections that are made by hand: of programs that are no rank, of impostors, and of peers that behave as no rank
+// would.
 
-namespace strangers {
+namespace raw_tcp {
 
 using namespace std::chrono_literals;
 using tutti::detail::tcp_acceptor;
@@ -87,15 +88,15 @@ inline void reset(tutti::os::fd& s) {
   s.reset();
 }
 
-/// A peer's hall, with somebody who lets strangers in.
-struct hall {
+/// The listener of a peer, and its acceptor.
+struct accepting_side {
   tutti::tcp_listener listener;
   tutti::tcp_job job;
   tutti::os::poller poller;
   tcp_acceptor places;
 
-  hall(tutti::tcp_job j, int rank, int world, int most = 64, tutti::duration patience = 5s,
-       tutti::tcp_listener l = tutti::tcp_listener{}, int connections = 1)
+  accepting_side(tutti::tcp_job j, int rank, int world, int most = 64, tutti::duration patience = 5s,
+                 tutti::tcp_listener l = tutti::tcp_listener{}, int connections = 1)
       : listener(std::move(l)), job(std::move(j)), places(most, terms(rank, world, connections), patience) {}
 
   [[nodiscard]] tutti::wire::handshake_terms terms(int rank, int world, int connections) const {
@@ -132,4 +133,4 @@ inline tcp_connect_attempt::state finish(tcp_connect_attempt& d) {
   return finish(d, [] { std::this_thread::sleep_for(100us); });
 }
 
-}  // namespace strangers
+}  // namespace raw_tcp
