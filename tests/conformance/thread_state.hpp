@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <tutti/async/op.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/half.hpp>
+#include <tutti/core/layout.hpp>
 
 #include <conformance/memory.hpp>
 #include <conformance/report.hpp>
@@ -17,8 +19,8 @@
 
 namespace conformance {
 
-/// Every collective with `count` elements a block, twice: begun and waited for at once. After each the calling thread
-/// is as it was.
+/// Every collective, and a message, with `count` elements a block, twice: begun and waited for at once. After each the
+/// calling thread is as it was.
 template <class T, class World, class Op>
 void check_thread_state(session<World>& s, std::size_t count, Op with) {
   const auto size = static_cast<std::size_t>(s.world.size()), mine = static_cast<std::size_t>(s.world.rank());
@@ -47,10 +49,25 @@ void check_thread_state(session<World>& s, std::size_t count, Op with) {
   after("gather", [&] { s.world.gather(one, apart, root).wait(); });
   after("scatter", [&] { s.world.scatter(apart, one, root).wait(); });
   after("all_to_all", [&] { s.world.all_to_all(all, apart).wait(); });
+  const std::vector<std::size_t> counts(size, count);
+  const tutti::layout blocks{counts}, blocks_of_root = s.world.rank() == root ? blocks : tutti::layout{};
+  after("all_gather_v", [&] { s.world.all_gather_v(one, all, blocks).wait(); });
+  after("gather_v", [&] { s.world.gather_v(one, apart, blocks_of_root, root).wait(); });
+  after("scatter_v", [&] { s.world.scatter_v(apart, one, blocks_of_root, root).wait(); });
+  after("all_to_all_v", [&] { s.world.all_to_all_v(all, blocks, apart, blocks).wait(); });
+  if (size > 1)
+    after("send and recv", [&] {
+      auto sent = s.world.send(one, (s.world.rank() + 1) % s.world.size());
+      s.world.recv(apart.first(count), (s.world.rank() + s.world.size() - 1) % s.world.size()).wait();
+      sent.wait();
+    });
   after("all_reduce", [&] { s.world.all_reduce(one, with).wait(); });
   after("all_reduce", [&] { s.world.all_reduce(all, apart, with).wait(); });
   after("reduce", [&] { s.world.reduce(one, root, with).wait(); });
   after("reduce_scatter", [&] { s.world.reduce_scatter(apart, one, with).wait(); });
+  after("reduce_scatter_v", [&] { s.world.reduce_scatter_v(apart, one, blocks, with).wait(); });
+  const std::vector<std::span<T>> list{one, apart.first(count)};
+  after("all_reduce_coalesced", [&] { s.world.all_reduce_coalesced(list, with).wait(); });
   if constexpr (Op::kind != tutti::reduction_kind::mean) {
     after("scan", [&] { s.world.scan(one, with).wait(); });
     after("exclusive_scan", [&] { s.world.exclusive_scan(one, apart.first(count), with).wait(); });
