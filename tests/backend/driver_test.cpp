@@ -103,6 +103,45 @@ TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once a
   }
 }
 
+/// Counts the warnings that operations wait for long.
+struct warned final : tutti::op_owner {
+  void release(tutti::op_state&) noexcept override {}
+  void stalled(const tutti::op_state& s, int, tutti::duration) noexcept override { of.push_back(s.info.sequence); }
+  void failed(tutti::status&) noexcept override {}
+  tutti::error describe(const tutti::op_state&) const override { return tutti::error{{}, ""}; }
+  tutti::engine& engine() noexcept override { return *home; }
+  tutti::engine* home = nullptr;
+  std::vector<std::uint64_t> of;
+};
+
+TEST_CASE("driver: a queue that moves is no stall, however long each operation has been in it") {
+  using std::chrono::seconds;
+  const auto d = one_of(1);
+  auto guard = d->home().lock();
+  warned all;
+  all.home = &d->home();
+  const tutti::deadline start{std::chrono::hours(1)};
+  tutti::op_state queue[3];
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    queue[i].owner = &all;
+    queue[i].info.context = 0;
+    queue[i].info.sequence = i + 1;
+    queue[i].info.issued = start;
+    queue[i].info.expires = tutti::deadline::max();
+    d->enter(queue[i]);
+  }
+  for (int s = 0; s < 29; ++s) d->tick(start + seconds(s));
+  d->in_flight().remove(queue[0]);
+  for (int s = 29; s < 57; ++s) d->tick(start + seconds(s));
+  CHECK(all.of.empty());
+  d->in_flight().remove(queue[1]);
+  for (int s = 57; s < 85; ++s) d->tick(start + seconds(s));
+  CHECK(all.of.empty());
+  for (int s = 85; s < 150; ++s) d->tick(start + seconds(s));
+  CHECK(all.of == std::vector<std::uint64_t>{3, 3});  // after 30 s as the oldest, and after 60 s
+  d->in_flight().remove(queue[2]);
+}
+
 TEST_CASE("driver: a deadline that passed while nobody drove counts after what has come meanwhile was looked at") {
   using std::chrono::milliseconds;
   for (const bool was_away : {true, false}) {

@@ -183,17 +183,20 @@ class driver final : public progress_source {
     for (const op_state* s = in_flight_.front(); s && most > 0; s = s->next, --most)
       if (s->info.context != op_info::outside) link_->ask(work_of(*s), tag::make(s->info.context, s->info.sequence, 0));
   }
-  /// Warns of the oldest collective in flight once it has waited for `stalls_after_`, and again at twice that time,
-  /// four times and so on. Messages may wait for long, as those that ask for the next piece of work.
+  /// Warns of the oldest collective in flight once it has been the oldest for `stalls_after_`, and again at twice that
+  /// time, four times and so on. Those behind it wait for it, however long, and messages may wait for long, as those
+  /// that ask for the next piece of work.
   void warn_of_stall(deadline now) noexcept {
     next_look_ = now + std::min<duration>(stalls_after_ / 8, std::chrono::seconds(1));
-    for (op_state* s = in_flight_.front(); s; s = s->next) {
-      if (s->info.context == op_info::outside) continue;
-      const duration waited = now - s->info.issued;
-      if (s->info.stalls >= 32 || waited / (std::int64_t{1} << s->info.stalls) < stalls_after_) return;
-      ++s->info.stalls;
-      return s->owner->stalled(*s, waiting_for(*s), waited);
-    }
+    const deadline last_look = std::exchange(looked_, now);
+    op_state* s = in_flight_.front();
+    while (s && s->info.context == op_info::outside) s = s->next;
+    if (!s) return;
+    const std::pair call{s->info.context, s->info.sequence};
+    if (std::exchange(oldest_call_, call) != call) oldest_since_ = (std::max)(s->info.issued, last_look);
+    if (s->info.stalls >= 32 || (now - oldest_since_) / (std::int64_t{1} << s->info.stalls) < stalls_after_) return;
+    ++s->info.stalls;
+    s->owner->stalled(*s, waiting_for(*s), now - s->info.issued);
   }
   /// Returns the rank that an operation waits for. One that waits for its turn waits for the rank that the operations
   /// before it in its group wait for.
@@ -224,7 +227,10 @@ class driver final : public progress_source {
   deadline next_expiry_ = (deadline::max)();  // no deadline in flight is earlier
   duration pause_ = patience;
   duration stalls_after_ = std::chrono::seconds(30);
-  deadline next_look_{};
+  deadline next_look_{}, looked_{};  // for operations that wait for long
+  std::pair<std::uint32_t, std::uint64_t> oldest_call_{op_info::outside,
+                                                       0};  // context and sequence of the oldest collective at looked_
+  deadline oldest_since_{};
 };
 
 namespace detail {

@@ -10,8 +10,8 @@
 
 namespace tutti::algo {
 
-/// Returns the words for the ranks that have not made a call, and for their last one, as the shm group shows them now:
-/// "rank 3 has not called it: its last call here is broadcast #41 (…)". Returns an empty text if none is known.
+/// Returns the words for the other ranks that have not made a call, and for their last one, as the shm group shows them
+/// now: "rank 3 has not called it: its last call here is broadcast #41 (…)". Returns an empty text if none is known.
 /// `describe` returns the description of a world rank.
 template <class Describe>
 std::string absent_text(const shm_group& b, const group& members, std::uint64_t sequence, Describe describe) {
@@ -19,6 +19,7 @@ std::string absent_text(const shm_group& b, const group& members, std::uint64_t 
   std::string text;
   int absent = 0;
   for (int r = 0; b.is_open() && r < members.size; ++r) {
+    if (r == members.rank) continue;  // this rank has made it, though the call may still wait for its turn
     call_signature last{};
     for (std::size_t i = 0; i < shm_group::remembered; ++i)
       if (const call_signature c = b.recent(r, i); c.sequence > last.sequence) last = c;
