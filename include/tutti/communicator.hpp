@@ -167,7 +167,7 @@ class communicator : public detail::communicator_calls<B> {
   /// is freed with the array, which must outlive the operations on it. While it lives, this rank does not leave its
   /// world: peers that wait for this rank learn of its leaving only after the last array is gone. Throws
   /// error{out_of_resources}.
-  template <detail::travels T>
+  template <detail::transferable T>
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)
   {

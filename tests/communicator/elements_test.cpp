@@ -26,8 +26,8 @@ struct alignas(128) too_aligned {
 struct not_trivial {
   std::string text;
 };
-static_assert(travels<int> && travels<largest> && !travels<too_large> && !travels<too_aligned> &&
-              !travels<not_trivial> && !travels<int*>);
+static_assert(transferable<int> && transferable<largest> && !transferable<too_large> && !transferable<too_aligned> &&
+              !transferable<not_trivial> && !transferable<int*>);
 
 static_assert(elements<std::vector<int>&> && elements<const std::vector<int>&> && elements<std::span<int>> &&
               elements<std::array<int, 3>&> && elements<int (&)[3]>);

@@ -39,7 +39,7 @@ consteval argument_error slip_of_buffer(use how) {
     return this_buffer_is_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span;
   else if constexpr (!std::ranges::contiguous_range<R> || !std::ranges::sized_range<R>)
     return these_elements_do_not_lie_one_after_another_so_for_vector_of_bool_use_vector_of_char;
-  else if constexpr (!travels<std::ranges::range_value_t<R>>)
+  else if constexpr (!transferable<std::ranges::range_value_t<R>>)
     return these_elements_cannot_travel_as_they_must_be_trivially_copyable_and_of_at_most_4096_bytes;
   else
     return how == use::read || writable_elements<R> ? none : this_buffer_is_written_and_must_not_be_const;

@@ -18,19 +18,19 @@ namespace tutti::detail {
 /// Element that can be sent. Larger ones would not fit into the staging slots of a node with many ranks; staging memory
 /// is aligned to 64 bytes.
 template <class T>
-concept travels = element<T> && sizeof(T) <= 4096 && alignof(T) <= 64;
+concept transferable = element<T> && sizeof(T) <= 4096 && alignof(T) <= 64;
 
 /// Contiguous range of such elements whose memory outlives the call: a named std::vector or array, or a std::span.
 template <class R>
 concept elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && std::ranges::borrowed_range<R> &&
-                   travels<std::ranges::range_value_t<R>>;
+                   transferable<std::ranges::range_value_t<R>>;
 
 template <class R>
 concept writable_elements = elements<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 /// One number or small struct that a call takes by value.
 template <class T>
-concept value = travels<T> && sizeof(T) <= op_state::value_bytes && alignof(T) <= op_state::value_alignment &&
+concept value = transferable<T> && sizeof(T) <= op_state::value_bytes && alignof(T) <= op_state::value_alignment &&
                 !std::ranges::range<T>;
 
 /// Two ranges with the same element type.

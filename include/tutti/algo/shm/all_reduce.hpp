@@ -31,7 +31,7 @@ inline constexpr std::size_t few_lines = 256;
 /// false if some rank failed meanwhile.
 inline bool fold_mapped(shm_group& b, std::size_t begin, std::size_t count, std::size_t element,
                         const reduction& with) {
-  return fold_displaced(b, external_segments{}, 0, begin, count, element, stores::ordinary, with);
+  return fold_external(b, external_segments{}, 0, begin, count, element, stores::ordinary, with);
 }
 
 /// Returns the elements of one chunk, which all ranks stage in one round and each reads from all others.
@@ -142,8 +142,8 @@ routine direct_all_reduce(group_link<T> link, shm_group& b, all_reduce_args a, p
       lists.results.clear();
       for (std::byte* p : lists.out) lists.results.push_back(p + cut.begin(r) * element);
       std::swap(lists.results.front(), lists.results[r]);
-      const bool folded = !a.apart.empty() ? detail::fold_displaced(b, a.apart, r, cut.begin(r), cut.size(r), element,
-                                                                    detail::stores_for(bytes), a.op)
+      const bool folded = !a.apart.empty() ? detail::fold_external(b, a.apart, r, cut.begin(r), cut.size(r), element,
+                                                                   detail::stores_for(bytes), a.op)
                                            : detail::fold_mapped(b, cut.begin(r), cut.size(r), element, a.op);
       if (!folded) co_await m.failure();
       const std::uint64_t end = m.post();

@@ -95,8 +95,8 @@ inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
 /// Does what fold_mapped() does where this rank's input has external segments: folds `count` elements of all inputs in
 /// `b.room().in` from `begin` on, and stores them to all of `b.room().results`, its own first. Returns false if some
 /// rank failed meanwhile.
-inline bool fold_displaced(shm_group& b, const external_segments& d, std::size_t rank, std::size_t begin,
-                           std::size_t count, std::size_t element, stores how, const reduction& with) {
+inline bool fold_external(shm_group& b, const external_segments& d, std::size_t rank, std::size_t begin,
+                          std::size_t count, std::size_t element, stores how, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
   alignas(64) std::byte room[stays_near];
   operands.clear();
