@@ -3,7 +3,8 @@
 
 A function's comment begins with a verb ("Reduces ..."), a type's with a noun: no sentence of a comment begins with one of
 OPENERS, and none contains one of PHRASES, or a word of RETIRED, for which the glossary in docs/architecture.md has
-another. A phrase is found across line breaks, too; what stands in quotes or backquotes is not looked at.
+another; nor does an identifier, between its underscores. A phrase is found across line breaks, too; what stands in
+quotes or backquotes is not looked at.
 
   check_words.py [--root DIR]   checks DIR/include/tutti, exit status 1 after a violation
   check_words.py --self-test   proves that every rule turns red
@@ -28,6 +29,8 @@ TRAILING = re.compile(r"\s(//+<?) (.*)$")
 OPENER = re.compile(rf"(?:^|[.:;!?] )({'|'.join(OPENERS)})\b")
 PHRASE = re.compile(rf"\b({'|'.join(p.replace(' ', chr(92) + 's') for p in PHRASES)})\b", re.IGNORECASE)
 RETIRED_WORD = re.compile(rf"\b({'|'.join(RETIRED)})s?\b", re.IGNORECASE)
+RETIRED_PART = re.compile(rf"(?<![a-z])({'|'.join(RETIRED)})s?(?![a-z])", re.IGNORECASE)
+CODE_ONLY = re.compile(r'"[^"]*"|//.*|^\s*#include.*')
 QUOTED = re.compile(r'"[^"]*"|`[^`]*`')
 
 
@@ -71,6 +74,12 @@ def check_comment(first, block):
     return sorted(found)
 
 
+def check_code(lines):
+    """Returns (line, what is wrong) for every identifier that has a retired word."""
+    return [(number, f'an identifier with "{m[1]}"; take the word of the glossary in docs/architecture.md')
+            for number, line in enumerate(lines, 1) for m in RETIRED_PART.finditer(CODE_ONLY.sub("", line))]
+
+
 def check(root):
     """Returns (violations, number of headers that were checked)."""
     base = root / "include" / "tutti"
@@ -80,8 +89,9 @@ def check(root):
             continue
         headers += 1
         name = path.relative_to(base).as_posix()
-        for first, block in comments(path.read_text(encoding="utf-8").splitlines()):
-            violations += [f"include/tutti/{name}:{line}: {why}" for line, why in check_comment(first, block)]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [f for first, block in comments(lines) for f in check_comment(first, block)] + check_code(lines)
+        violations += [f"include/tutti/{name}:{line}: {why}" for line, why in found]
     return violations, headers
 
 
@@ -90,6 +100,7 @@ def self_test():
     planted = [(["/// " + word + " it is."], 1) for word in OPENERS]
     planted += [(["int i;  ///< for " + phrase + " bytes"], 1) for phrase in PHRASES]
     planted += [(["/// Frees the " + word + " of a group."], 1) for word in RETIRED]
+    planted += [(["int " + name + " = 0;"], 1) for word in RETIRED for name in (word + "s_", "a_" + word)]
     planted += [
         (["// Returns it. Where there is none, null."], 1),
         (["/// Returns the bytes of", "/// which it is."], 1),
@@ -99,6 +110,7 @@ def self_test():
         ["/// Returns how many there are, where there are any."],
         ['/// Returns "What is wrong" and `so many`.'],
         ['auto s = "// Who";  // of the whole'],
+        ['auto s = "board";  // of the whole', "int snapshot_ = boarding;"],
         ["/// Ranks in the order in which they came.", "/// Offset of a block."],
     ]
 
@@ -124,7 +136,7 @@ def main():
     violations, headers = check(args.root)
     for violation in violations:
         print(violation, file=sys.stderr)
-    print(f"comments of {headers} headers: {len(violations)} violations")
+    print(f"comments and identifiers of {headers} headers: {len(violations)} violations")
     return 1 if violations else 0
 
 

@@ -35,7 +35,7 @@ class nccl_queue {
   [[nodiscard]] bool empty() const noexcept { return flights_.empty(); }
   [[nodiscard]] flight* front() const noexcept { return flights_.front(); }
   /// Returns true if no operation is in flight. Any thread, without the lock.
-  [[nodiscard]] bool all_landed() const noexcept { return aloft_.load(std::memory_order_acquire) == 0; }
+  [[nodiscard]] bool all_landed() const noexcept { return unfinished_.load(std::memory_order_acquire) == 0; }
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
     for (const flight* f = flights_.front(); f; f = f->next)
       if (f->op && f->op->owner == &owner) return true;
@@ -73,7 +73,7 @@ class nccl_queue {
       events_.release(std::move(f.ready));
       events_.release(std::move(f.done));
       if (op_state* const s = std::exchange(f.op, nullptr)) give_up(*s);
-      aloft_.fetch_sub(1, std::memory_order_release);
+      unfinished_.fetch_sub(1, std::memory_order_release);
     });
   }
   /// Cancels an operation whose handle is dropped while its group is open.
@@ -105,7 +105,7 @@ class nccl_queue {
     cuda::check<R>(marked_, "cudaEventRecord", streams_.device());
     auto done = events_.acquire();
     flight& f = flights_.push();
-    aloft_.fetch_add(1, std::memory_order_relaxed);
+    unfinished_.fetch_add(1, std::memory_order_relaxed);
     f.op = &s;
     f.now = phase::queued;
     f.launched.store(false, std::memory_order_relaxed);
@@ -230,7 +230,7 @@ class nccl_queue {
       s->work = nullptr;
       s->complete(how);
     }
-    return aloft_.fetch_sub(1, std::memory_order_release) == 1;
+    return unfinished_.fetch_sub(1, std::memory_order_release) == 1;
   }
   /// Ends all operations before `sequence` if the last of them has completed, by one query of the device: for a loop
   /// that only joins, which never polls.
@@ -271,7 +271,7 @@ class nccl_queue {
   cuda::result marked_ = cuda::result::success;
   nccl_flights<flight> flights_;
   flight* queued_ = nullptr;           // the first operation that NCCL was not called for
-  std::atomic<std::size_t> aloft_{0};  // operations in flight; read without the lock
+  std::atomic<std::size_t> unfinished_{0};  // operations in flight; read without the lock
   captured_ops captured_;
   bool was_captured_ = false;
 };
