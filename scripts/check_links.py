@@ -4,7 +4,8 @@
 A relative link of a page must lead to a file or folder and, with #anchor, to a heading of it. A path such as
 `core/args.hpp` that stands in backquotes in a page, or anywhere in a comment of include/, must exist below
 include/tutti, include, the root of the repository, or the folder of the page or header. {a,b} and * stand for several
-paths: each of {a,b} must exist, and one for *. Pages of PAST tell of earlier versions: only their links are checked.
+paths: each of {a,b} must exist, and one for *. Pages of PAST tell of earlier versions: only their links are checked. An
+identifier in backquotes in the map, docs/architecture.md, must stand in a header or a file of CMake.
 
   check_links.py [--root DIR]   checks DIR, exit status 1 after a violation
   check_links.py --self-test    proves that every rule turns red
@@ -19,10 +20,12 @@ import tempfile
 import self_tests
 
 PAST = ("docs/results/", "CHANGELOG.md")
+MAP = "docs/architecture.md"
 SKIPPED = ("build",)  # folders at the root that are not of the repository
 
 ENDS = r"(?:hpp|cuh|inl|md|py|cpp|cu)"
 PATH = re.compile(rf"(?<![\w./<>-])(?:[\w.*-]|{{[\w.,*-]+}})+(?:/(?:[\w.*-]|{{[\w.,*-]+}})+)+\.{ENDS}(?![\w/])")
+IDENTIFIER = re.compile(r"[a-z]\w*_\w*(?:::\w+)*")
 INCLUDE = re.compile(rf"<(tutti/[\w./-]+\.{ENDS})>")
 QUOTED = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?:\s\"[^\"]*\")?\)")
@@ -90,6 +93,9 @@ def check(root):
     """Returns (violations, number of links, number of pages and headers)."""
     violations, links, files, known = [], 0, 0, {}
     base = root / "include" / "tutti"
+    headers = [path for path in sorted(base.rglob("*")) if path.suffix in (".hpp", ".cuh", ".inl")]
+    named = [*headers, *root.glob("CMakeLists.txt"), *root.glob("cmake/*")]
+    words = {word for path in named for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
     for page in pages(root):
         files += 1
         name = page.relative_to(root).as_posix()
@@ -108,9 +114,9 @@ def check(root):
                 for quoted in QUOTED.finditer(line):
                     for path in missing(quoted[1], (base, base.parent, root, page.parent)):
                         violations.append(f"{name}:{number}: `{path}`: there is no such file")
-    for header in sorted(base.rglob("*")):
-        if header.suffix not in (".hpp", ".cuh", ".inl"):
-            continue
+                    if name == MAP and IDENTIFIER.fullmatch(quoted[1]) and words.isdisjoint(quoted[1].split("::")[-1:]):
+                        violations.append(f"{name}:{number}: `{quoted[1]}`: there is no such identifier")
+    for header in headers:
         files += 1
         for number, line in enumerate(header.read_text(encoding="utf-8").splitlines(), 1):
             if comment := COMMENT.search(line):
@@ -133,6 +139,7 @@ def self_test():
         (header, "/// Returns what core/b.hpp says."),
         (header, "int i;  ///< see docs/c.md"),
         ("docs/results/a.md", "[b](c.md)"),
+        (MAP, "| flag (`cell_bytes`) |"),
     ]
     allowed = [
         (page, "[b](b.md#a-heading-of-b) and [again](b.md#a-heading-of-b-1), [c](https://example.org/c.md#d)"),
@@ -142,6 +149,7 @@ def self_test():
         (header, "/// As core/a.hpp and docs/b.md do."),
         (header, "#include <other/b.hpp>"),
         ("docs/results/a.md", "`core/b.hpp`"),
+        (page, "`cell_bytes`"),
     ]
 
     def run(name, text):
