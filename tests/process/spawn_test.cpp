@@ -79,6 +79,11 @@ TEST_CASE("spawn: no rank outlives the parent, however it dies") {
   }
 }
 
+TEST_CASE("spawn: where not all ranks can be started, none is left") {
+  check_says(spawned("too few processes", {"n=8"}),
+             {"error ", ": spawn: cannot start rank ", "ulimit -u", "no rank is left\n"});
+}
+
 TEST_CASE("spawn: a main() that does not come to the same call again is told so") {
   const std::string never = "before it came to this call (spawn.cpp:";
   check_says(spawned("ends"), {"code 7: spawn: rank ", " of 4 ended by exit(7) " + never});

@@ -135,8 +135,8 @@ class spawn_image {
 /// Processes of one call of spawn(), as their parent sees them. The destructor kills those that still run.
 class spawned_processes {
  public:
-  /// Starts the processes of all ranks.
-  spawned_processes(int size, spawn_image& image, os::fd reports) : reports_(std::move(reports)) {
+  /// Starts the processes of all ranks. Where one cannot be started, those before it are killed.
+  spawned_processes(int size, spawn_image& image, os::fd reports) : spawned_processes(std::move(reports)) {
     for (int r = 0; r < size; ++r) {
       const ::pid_t pid = image.start(r);
       all_.push_back({pid, {}});
@@ -196,6 +196,9 @@ class spawned_processes {
     ::pid_t pid = 0;  ///< 0 once it has ended
     os::process_watch end;
   };
+
+  /// The other constructor calls this one, so that the destructor runs for what throws after it.
+  explicit spawned_processes(os::fd reports) : reports_(std::move(reports)) {}
 
   static std::optional<std::uint64_t> reap(process& p) noexcept {
     if (p.pid <= 0 || !p.end.exited()) return std::nullopt;
