@@ -270,7 +270,7 @@ class nccl_queue {
   cuda::basic_event<R> ready_;
   cuda::result marked_ = cuda::result::success;
   nccl_flights<flight> flights_;
-  flight* queued_ = nullptr;           // the first operation that NCCL was not called for
+  flight* queued_ = nullptr;                // the first operation that NCCL was not called for
   std::atomic<std::size_t> unfinished_{0};  // operations in flight; read without the lock
   captured_ops captured_;
   bool was_captured_ = false;

@@ -135,7 +135,7 @@ class spawn_image {
 /// Processes of one call of spawn(), as their parent sees them. The destructor kills those that still run.
 class spawned_processes {
  public:
-  /// Starts the processes of all ranks. Where one cannot be started, those before it are killed.
+  /// Starts the processes of all ranks. If one cannot be started, those before it are killed.
   spawned_processes(int size, spawn_image& image, os::fd reports) : spawned_processes(std::move(reports)) {
     for (int r = 0; r < size; ++r) {
       const ::pid_t pid = image.start(r);
