@@ -146,8 +146,8 @@ TEST_CASE("environment: what each launcher leaves is understood") {
       {"torchrun in srun", in_srun, 5, 8, 1, 4, "job-77.2", "tcp://node07:29501", "torchrun", ""},
       {"torchrun in sbatch", in_batch, 5, 8, 1, 4, "", "tcp://node07:29500", "torchrun", ""},
       {"tutti-run", tutti, 1, 2, 1, 2, "j1", "unix:@tutti-0-j1", "TUTTI_RANK", "TUTTI_RENDEZVOUS"},
-      {"tutti-run in srun", tutti_slurm, 1, 2, 1, 2, "j1", "unix:@tutti-0-j1", "tutti-run", ""},
-      {"tutti-run beside others", tutti_elsewhere, 1, 2, -1, -1, "j1", "unix:@tutti-0-j1", "tutti-run", ""},
+      {"tutti-run in srun", tutti_slurm, 1, 2, 1, 2, "j1", "unix:@tutti-0-j1", "set by hand", ""},
+      {"tutti-run beside others", tutti_elsewhere, 1, 2, -1, -1, "j1", "unix:@tutti-0-j1", "set by hand", ""},
       {"all in the URL", query, 1, 3, -1, -1, "", "tcp://a:5", "TUTTI_RENDEZVOUS", "TUTTI_RENDEZVOUS"},
       {"by hand", by_hand, 1, 2, -1, -1, "", "tcp://[fe80::1]:5", "set by hand", "MASTER_ADDR"},
       {"env://", env_url, 1, 2, -1, -1, "", "tcp://[fe80::1]:5", "set by hand", "MASTER_ADDR"},
@@ -279,7 +279,9 @@ TEST_CASE("environment: contradictions and gaps are refused, both sides quoted, 
       {"size without rank", "WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", {"WORLD_SIZE=\"2\" without RANK"}},
       {"half of tutti", "TUTTI_RANK=0 RANK=0 WORLD_SIZE=1", {"TUTTI_RANK=\"0\" without TUTTI_WORLD_SIZE"}},
       {"half of PMI", "PMI_SIZE=2", {"PMI_SIZE=\"2\" without PMI_RANK"}},
-      {"rank beyond the world", "RANK=2 WORLD_SIZE=2", {"RANK=\"2\" is not below WORLD_SIZE=\"2\"", "TUTTI_RANK"}},
+      {"rank beyond the world",
+       "RANK=2 WORLD_SIZE=2",
+       {"RANK=\"2\" is not below WORLD_SIZE=\"2\" (set by hand); correct what sets them"}},
       {"local rank beyond", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=1", {"LOCAL_RANK=\"1\" is not below"}},
       {"more here than there are", "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3", {"LOCAL_WORLD_SIZE=\"3\" is more than"}},
       {"no rendezvous",
@@ -396,8 +398,9 @@ TEST_CASE("environment: the docs have all variables of tutti that are read, and 
     return all;
   };
   std::string sources;
-  for (const auto& file : fs::recursive_directory_iterator(TUTTI_SOURCE_DIR "/include/tutti/bootstrap"))
-    if (file.is_regular_file()) sources += text_of(file.path());
+  for (const char* folder : {"/include/tutti/bootstrap", "/tools/tutti-run"})
+    for (const auto& file : fs::recursive_directory_iterator(std::string{TUTTI_SOURCE_DIR} + folder))
+      if (file.is_regular_file()) sources += text_of(file.path());
   CHECK(names(sources, "\"TUTTI_") == names(text_of(TUTTI_SOURCE_DIR "/docs/environment.md"), "TUTTI_"));
 }
 

@@ -22,7 +22,7 @@ struct launch_variables {
   const char* local_size;
 };
 
-inline constexpr launch_variables tutti_variables{launcher::tutti_run, "tutti-run",        "TUTTI_RANK",
+inline constexpr launch_variables tutti_variables{launcher::tutti_run, "set by hand",      "TUTTI_RANK",
                                                   "TUTTI_WORLD_SIZE",  "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"};
 inline constexpr launch_variables torchrun_variables{launcher::torchrun, "torchrun",   "RANK",
                                                      "WORLD_SIZE",       "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
@@ -68,9 +68,8 @@ std::optional<int> read_number(const variable_lookup auto& get, const char* name
 /// Throws usage_error if the numbers cannot describe one rank of one world.
 inline void check_claim(const launch_claim& c) {
   const auto refuse = [&](const std::string& what) {
-    throw usage_error("environment: " + what + "; check how " + c.names.command +
-                      " was called, or set TUTTI_RANK, "
-                      "TUTTI_WORLD_SIZE and TUTTI_RENDEZVOUS");
+    throw usage_error("environment: " + what + " (" + c.names.command +
+                      "); correct what sets them, or set TUTTI_RANK, TUTTI_WORLD_SIZE and TUTTI_RENDEZVOUS");
   };
   const std::string world = show(c.names.world_size, c.world_size);
   if (c.rank >= c.world_size) refuse(show(c.names.rank, c.rank) + " is not below " + world);
