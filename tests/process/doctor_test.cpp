@@ -77,6 +77,9 @@ TEST_CASE("doctor: a world that does not come to be is reported by each rank, wi
                {"--join-timeout", "0.3"},
                {"TUTTI_RANK=1", "TUTTI_WORLD_SIZE=2", "TUTTI_RENDEZVOUS=unix:@" + unique_name()}});
   check_says(alone.wait()[0], 1, {"rank 1 (", "of 2 could not examine the job", "-> docs/rendezvous.md"});
+  processes misspelt;
+  misspelt.start({doctor, {"--jsn"}, {}});
+  CHECK(misspelt.wait()[0].status == 2);
 }
 
 TEST_CASE("doctor: two machines, their link and clock, and an address that the other cannot reach") {

@@ -25,6 +25,7 @@ namespace {
 using namespace tutti::doctor;
 
 constexpr int broken = 1;
+constexpr int misused = 2;
 
 /// Says what this rank knows after an error that ended the world, or that came before it.
 int explain(const rank_facts& mine, const char* why, const char* remedy, bool json) {
@@ -55,14 +56,19 @@ int main(int argc, char** argv) {
       "Looks at the machines, limits and links of a job. Start it as the job itself:\n"
       "  tutti-run -n 4 -- tutti-doctor\n"
       "  srun -N 2 --ntasks-per-node 8 tutti-doctor\n"
-      "Exit status of rank 0: 0 if nothing was found that breaks a job (warnings do not), 1 otherwise."};
+      "Exit status of rank 0: 0 if nothing was found that breaks a job (warnings do not), 1 otherwise; 2 for a wrong "
+      "option."};
   bool json = false;
   double patience = 60;
   app.add_flag("--json", json, "print one JSON document instead of tables");
   app.add_option("--join-timeout", patience, "seconds within which all ranks must have come")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& why) {
+    return app.exit(why) == 0 ? 0 : misused;
+  }
 
   rank_facts mine;
   const char* remedy = "docs/rendezvous.md lists the errors of init() and their causes";
