@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <typeinfo>
 
 #include <tutti/core/error.hpp>
