@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -122,6 +123,11 @@ REGISTER_LISTENER("progress", 0, progress_listener);
 
 int main(int argc, char** argv) {
   doctest::Context context{argc, argv};
-  const std::jthread watchdog{[](const std::stop_token& finished) { watch(limit(), finished); }};
+  std::latch started{1};  // a test may leave the process without descriptors, which a sanitizer needs in a new thread
+  const std::jthread watchdog{[&started](const std::stop_token& finished) {
+    started.count_down();
+    watch(limit(), finished);
+  }};
+  started.wait();
   return context.run();
 }
