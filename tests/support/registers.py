@@ -5,7 +5,8 @@
 
 Until these halves are cleared (vzeroupper), each switch between the caller's SSE code and AVX code of a library takes
 some 70 cycles. Each level of optimisation is a compilation of its own, since compilers clear them at some levels only.
-Exits with 77, which ctest takes for skipped, where objdump is missing or the processor is no x86-64.
+Exits with 77, which ctest takes for skipped, where objdump or the compiler is missing, or the processor
+is no x86-64.
 """
 
 import pathlib
@@ -94,6 +95,9 @@ def main():
     folder, source, command = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[4:]
     if platform.machine() != "x86_64" or not shutil.which("objdump"):
         print("skipped: needs an x86-64 processor and objdump (Debian's binutils)")
+        return 77
+    if not shutil.which(command[0]):
+        print(f"skipped: {command[0]} is not here")
         return 77
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
