@@ -205,6 +205,8 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   {
     metrics_file m{folder.path().string(), 2, 4, 1, "a \"job\"\n", now};
     CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_ranks{rank="2"})") == 4);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{rank="2"})") == 1);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_operation_timestamp_seconds{rank="2"})") == 1.7e9);
     m.take(o, now, now + 2 * ms, now + 5 * ms, {});
     m.take(o, now, now, now, {});
     o.state = progress::failed;
@@ -213,8 +215,14 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
     CHECK(text_of_file(path).find("call=") == std::string::npos);
     m.end_batch(now + 6000 * ms);
     CHECK(text_of_file(path).find("call=") != std::string::npos);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{rank="2"})") == 1.7e9 + 6);
+    m.end_batch(now + 7000 * ms);   // too soon again
+    m.end_batch(now + 12000 * ms);  // nothing new, but the rank is there
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{rank="2"})") == 1.7e9 + 12);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{rank="2"})") == 1);
   }
   const auto samples = samples_of(text_of_file(path));
+  CHECK(samples.at(R"(tutti_world_open{rank="2"})") == 0);
   const std::string labels = R"({rank="2",call="all_reduce"})";
   CHECK(samples.at("tutti_operation_bytes_total" + labels) == 12000);
   CHECK(samples.at("tutti_operation_failures_total" + labels) == 1);

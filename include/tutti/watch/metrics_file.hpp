@@ -11,8 +11,8 @@
 namespace tutti::watch {
 
 /// The operations of a rank as metrics in Prometheus' text format, in a file that is replaced as a whole every few
-/// seconds, and when the rank leaves its world: for the textfile collector of Prometheus' node-exporter. Labels are the
-/// rank and the call, whose number is fixed.
+/// seconds while the rank calls tutti or waits in it, and when it leaves its world: for the textfile collector of
+/// Prometheus' node-exporter. Labels are the rank and the call, whose number is fixed.
 class metrics_file final : public operation_sink {
  public:
   /// Writes the file, with all counters at zero. Throws error{system} or {out_of_resources}.
@@ -35,7 +35,8 @@ class metrics_file final : public operation_sink {
 
   std::string path_, labels_, job_;
   int size_;
-  std::int64_t written_ = 0, last_end_ = 0;
+  std::int64_t written_, last_end_;
+  bool left_ = false;
   std::array<counts, std::size(call_kind::names) + 1> calls_{};
 };
 

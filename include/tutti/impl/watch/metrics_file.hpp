@@ -60,12 +60,15 @@ TUTTI_DECL metrics_file::metrics_file(const std::string& folder, int rank, int s
               (number > 1 ? ",world=\"" + std::to_string(number) + '"' : std::string())),
       job_(job),
       size_(size),
-      written_(now) {
+      written_(now),
+      last_end_(now) {
   write_out();
 }
 
 TUTTI_DECL metrics_file::~metrics_file() {
   try {
+    left_ = true;
+    written_ = (std::max)(written_, last_end_);
     write_out();
   } catch (const std::exception&) {  // the last figures are missing
   }
@@ -110,8 +113,13 @@ TUTTI_DECL void metrics_file::write_out() {
   line("tutti_world_info", ",job_name=" + detail::label_value(job_), "1");
   begin("tutti_world_ranks", "gauge", "Ranks of the world.");
   line("tutti_world_ranks", "", std::to_string(size_));
-  begin("tutti_last_operation_timestamp_seconds", "gauge", "Time at which an operation last ended; 0 if none has.");
+  begin("tutti_world_open", "gauge", "1 until the rank leaves its world, then 0.");
+  line("tutti_world_open", "", left_ ? "0" : "1");
+  begin("tutti_last_operation_timestamp_seconds", "gauge",
+        "Time at which an operation last ended, or the rank joined.");
   line("tutti_last_operation_timestamp_seconds", "", metric_number(static_cast<double>(last_end_) / 1e9));
+  begin("tutti_last_seen_timestamp_seconds", "gauge", "Time at which the rank was last in a call or wait of tutti.");
+  line("tutti_last_seen_timestamp_seconds", "", metric_number(static_cast<double>(written_) / 1e9));
   begin("tutti_process_resident_memory_bytes", "gauge", "Memory of this process.");
   line("tutti_process_resident_memory_bytes", "", std::to_string(detail::resident_bytes()));
 
