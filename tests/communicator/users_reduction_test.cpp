@@ -60,8 +60,8 @@ TEST_CASE("users_reduction: one neither begins operations nor waits for them, wh
     world.all_reduce(v, nested).wait();
     std::string wanted;
     for (const char* call : {"barrier", "wait()", "allocate", "split", "progress_thread"})
-      wanted +=
-          (wanted.empty() ? "" : "; ") + std::string(call) + " in a reduction, which runs inside of another operation";
+      wanted += (wanted.empty() ? "" : "; ") + std::string(call) +
+                " in a reduction or a hook, which runs inside of another operation";
     expect(words == wanted, words);
     world.barrier().wait();  // nobody sends while the other still reduces
     world.send(v, 1 - world.rank(), 5).wait();

@@ -1,9 +1,13 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
+#include <map>
+#include <string>
 #include <vector>
 
+#include <tutti/communicator/with_hooks.hpp>
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
 #include <tutti/grad/hook.hpp>
@@ -27,6 +31,22 @@ struct clipped_sum {
     return world.all_reduce(bucket.elements);
   }
 };
+
+struct slow_calls {
+  static constexpr const char* name = "slow_calls";  // errors tell it
+  void after(const tutti::operation_view& op) {
+    const auto took = tutti::clock::now() - op.info.issued;
+    if (took > std::chrono::seconds(1)) ++calls[op.info.collective];
+  }
+  std::map<std::string, int> calls;
+};
+
+inline std::size_t calls_that_are_slow() {
+  auto world = tutti::with_hooks(tutti::init(), slow_calls{});
+  world.barrier().wait();
+  const auto& slow = world.backend().hooks().calls;
+  return slow.size();
+}
 
 template <class Reducer>
 float mean_of_ranks(world_t& world, Reducer& r) {

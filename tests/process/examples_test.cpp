@@ -66,6 +66,19 @@ TEST_CASE("the example 08 needs no launcher") {
   CHECK(all.wait()[0].out == "sum over 3 processes: 1.5\nall ranks have ended\n");
 }
 
+TEST_CASE("the example 09 names rank, bucket and parameter of a NaN, and the call of an infinite sum") {
+  CHECK(says("09_check_numbers", 3).find("y = 3.0000 x -2.0000, and all numbers were finite") != std::string::npos);
+  const auto bad = tutti_test::run_example("09_check_numbers", 3, {"gradient", "2", "7"});
+  CAPTURE(bad.out);
+  CHECK(bad.status != 0);
+  CHECK(bad.out.find("rank 2, bucket 0: gradient of offset[0] is ") != std::string::npos);
+  const auto sum = tutti_test::run_example("09_check_numbers", 2, {"sum"});
+  CAPTURE(sum.out);
+  CHECK(sum.status != 0);
+  CHECK(sum.out.find("all_reduce #1 (09_check_numbers.cpp:") != std::string::npos);
+  CHECK(sum.out.find("finite_results (after): element 1 is inf") != std::string::npos);
+}
+
 TEST_CASE("the example 07 averages every eighth step") {
   const std::string all = says("07_local_sgd", 3);
   CHECK(all.find("y = 3.0000 x -2.0000 after 400 steps and 50 averages on 3 ranks") != std::string::npos);

@@ -82,7 +82,7 @@ class communicator_base : public call_base<B> {
   }
 
   /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. May be called
-  /// from any thread, and repeatedly; does nothing after a move. `why` becomes status::detail on all ranks; the four
+  /// from any thread, and repeatedly; does nothing after a move. `why` becomes status::detail on all ranks; the five
   /// largest values are reserved.
   void abort(std::uint64_t why = 0) const noexcept {
     if (core_) core_->abort(why);

@@ -51,6 +51,8 @@ struct status {
   static constexpr std::uint64_t group_left = reduction_threw - 2;
   /// The detail when a communicator was destroyed with operations in flight.
   static constexpr std::uint64_t destroyed = reduction_threw - 3;
+  /// The detail when a hook around operations threw.
+  static constexpr std::uint64_t hook_threw = reduction_threw - 4;
 
   /// Returns an errc::peer_lost: `finder` lost `peer`; `error` is the errno of their connection, if there was one.
   static constexpr status lost(int peer, loss how, int finder = -1, int error = 0) noexcept {

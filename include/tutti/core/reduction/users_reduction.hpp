@@ -7,10 +7,10 @@
 
 namespace tutti::detail {
 
-/// Scope in which a user's reduction runs on this thread, under the lock of the engine that drives its operation. Calls
-/// that begin or wait for operations, allocate or split would take that lock again, so they throw a usage_error; an
-/// abort() is carried out after the function has returned. Destructors cannot throw: that of a handle in flight, of an
-/// array or of a communicator blocks forever there.
+/// Scope in which a user's reduction, or a hook, runs on this thread, under the lock of the engine that drives its
+/// operation. Calls that begin or wait for operations, allocate or split would take that lock again, so they throw a
+/// usage_error; an abort() is carried out after the function has returned. Destructors cannot throw: that of a handle
+/// in flight, of an array or of a communicator blocks forever there.
 class users_reduction {
  public:
   struct aborted {
@@ -28,7 +28,8 @@ class users_reduction {
 
   [[nodiscard]] static bool runs_here() noexcept { return innermost_ != nullptr; }
   static void refuse(const char* call) {
-    if (runs_here()) throw usage_error(std::string(call) + " in a reduction, which runs inside of another operation");
+    if (runs_here())
+      throw usage_error(std::string(call) + " in a reduction or a hook, which runs inside of another operation");
   }
   /// Records an abort() for run() to carry out. Returns false outside of a reduction.
   static bool abort(std::uint64_t why) noexcept {

@@ -55,6 +55,9 @@ class failure_text {
         if (r.detail == status::reduction_threw)
           return "failed: a reduction threw an exception on " +
                  (own ? "this rank" + (words_->empty() ? "" : ": " + *words_) : who);
+        if (r.detail == status::hook_threw)
+          return "failed: a hook threw an exception on " +
+                 (own ? "this rank" + (words_->empty() ? "" : ": " + *words_) : who);
         if (r.detail == status::group_left)
           return "was not begun: its group was left by an exception, or its handle was dropped in it";
         return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) + occasion(r.detail);
