@@ -21,6 +21,7 @@
 #include <tutti/core/log.hpp>
 #include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/impl/backend/communicator_core.hpp>
 #include <tutti/transport/group.hpp>
 #include <tutti/watch/flight_recorder.hpp>
 
