@@ -240,6 +240,23 @@ TEST_CASE("with_hooks: inside of one, an abort is done afterwards, and calls are
   }
 }
 
+TEST_CASE("with_hooks: a handle may outlive its communicator, whose end aborts it") {
+  tutti::run_threads(2, [](auto& plain) {
+    const listener l;
+    std::vector values{1};
+    if (plain.rank() == 1) {
+      CHECK_THROWS_AS(plain.barrier().wait(), tutti::error);  // ends when rank 0 aborts
+      return;
+    }
+    auto world =
+        std::make_unique<decltype(tutti::with_hooks(std::move(plain), l))>(tutti::with_hooks(std::move(plain), l));
+    auto pending = tutti::nothrow(world->all_reduce(values));
+    world.reset();
+    CHECK(pending.wait().code == errc::aborted);
+    CHECK(joined(*l.heard) == "before all_reduce [1]; aborted 1 all_reduce; ");
+  });
+}
+
 TEST_CASE("with_hooks: a reducer works on it") {
   tutti::run_threads(2, [](auto& plain) {
     int calls = 0;
