@@ -26,7 +26,7 @@ def main(tutti_run, program):
         return 77
     with tempfile.TemporaryDirectory() as folder:
         env = dict(os.environ, TUTTI_METRICS_DIR=folder)
-        subprocess.run([tutti_run, "-n", str(RANKS), "--", program, "how=well"], env=env, check=True, timeout=120)
+        subprocess.run([tutti_run, "-n", str(RANKS), "--", program, "how=well"], env=env, check=True, timeout=300)
         texts = [p.read_text() for p in sorted(pathlib.Path(folder).glob("*.prom"))]
     wrong = [] if len(texts) == RANKS else [f"{RANKS} ranks have left {len(texts)} files"]
     for text in texts:
@@ -47,7 +47,7 @@ def main(tutti_run, program):
 def promtool(*arguments, text=None):
     """Returns what promtool complains about."""
     command = ["promtool", *map(str, arguments)]
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
     return [] if done.returncode == 0 else [f"{' '.join(command)}:\n{done.stdout}{text or ''}"]
 
 
