@@ -166,7 +166,7 @@ def add_subdirectory(args, work):
         raise Failure(f"looked for in a user's project that asked for no component: {unasked}")
     for component, options, message in (
         ("bogus", (), "tutti has no component 'bogus'"),
-        ("openssl", ("-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON",), "'openssl' needs OpenSSL::Crypto"),
+        ("openssl", ("-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON",), "'openssl' needs OpenSSL::"),
     ):
         wanted = (f"-DTUTTI_SOURCE_DIR={ROOT}", f"-DTUTTI_WANTED_COMPONENTS={component}", *options)
         out = consume(args, fresh(work / "refused"), *wanted, expect=None)
@@ -182,7 +182,7 @@ def find_package(args, work):
     major, minor, _ = version().split(".")
     for options, message in (
         (["-DTUTTI_WANTED_COMPONENTS=bogus"], "has no component 'bogus'"),
-        (["-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"], "'openssl' needs OpenSSL::Crypto"),
+        (["-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"], "'openssl' needs OpenSSL::"),
         (["-DTUTTI_WANTED_COMPONENTS=nccl", "-DCMAKE_DISABLE_FIND_PACKAGE_NCCL=ON"], "'nccl' needs NCCL::nccl"),
         (
             ["-DTUTTI_WANTED_COMPONENTS=kernels", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
