@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -100,6 +101,7 @@ def main():
     parser.add_argument("--collectives", nargs="*", default=list(ALGORITHMS))
     parser.add_argument("--json")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     network = Network(args.machines, args.rate)
     lines = []
     worst = []
