@@ -30,6 +30,7 @@
 #include <tutti/transport/threads.hpp>
 
 #include <support/expect.hpp>
+#include <support/on_threads.hpp>
 
 namespace links {
 
@@ -97,22 +98,7 @@ class rank final : public tutti::op_owner {
 template <tutti::transport T = tutti::threads_transport, class F>
 void run(int size, F f) {
   const auto hub = std::make_shared<tutti::threads_hub>(size);
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
-  {
-    std::vector<std::jthread> threads;
-    for (int r = 0; r < size; ++r)
-      threads.emplace_back([&, r] {
-        rank<T> me{hub, r};
-        try {
-          f(me);
-        } catch (...) {
-          failures[static_cast<std::size_t>(r)] = std::current_exception();
-          me.abort();
-        }
-      });
-  }
-  for (const auto& e : failures)
-    if (e) std::rethrow_exception(e);
+  tutti_test::on_threads(size, [&](int r) { return rank<T>{hub, r}; }, f);
 }
 
 using tutti_test::expect;

@@ -20,6 +20,7 @@
 #include <tutti/transport/threads.hpp>
 
 #include <support/expect.hpp>
+#include <support/on_threads.hpp>
 
 namespace {
 
@@ -57,28 +58,16 @@ std::size_t held(world& w) {
   return w.backend().shared_driver()->link().held();
 }
 
+world world_of(const std::shared_ptr<tutti::threads_hub>& hub, int rank) {
+  auto home = std::make_shared<tutti::engine>();
+  auto d = std::make_shared<tutti::driver<counting_transport>>(home, std::make_unique<counting_transport>(hub, rank));
+  return world{backend{d}, home, std::chrono::seconds(60)};
+}
+
 template <class F>
 void run(int size, F f) {
   const auto hub = std::make_shared<tutti::threads_hub>(size);
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
-  {
-    std::vector<std::jthread> threads;
-    for (int r = 0; r < size; ++r)
-      threads.emplace_back([&, r] {
-        auto home = std::make_shared<tutti::engine>();
-        auto d =
-            std::make_shared<tutti::driver<counting_transport>>(home, std::make_unique<counting_transport>(hub, r));
-        world w{backend{d}, home, std::chrono::seconds(60)};
-        try {
-          f(w);
-        } catch (...) {
-          failures[static_cast<std::size_t>(r)] = std::current_exception();
-          w.abort();
-        }
-      });
-  }
-  for (const auto& e : failures)
-    if (e) std::rethrow_exception(e);
+  tutti_test::on_threads(size, [&](int rank) { return world_of(hub, rank); }, f);
 }
 
 TEST_CASE("group memory: a thousand splits take no more than a few") {

@@ -16,27 +16,9 @@
 #include <tutti/store/concept.hpp>
 #include <tutti/store/text.hpp>
 
-namespace tutti_test {
+#include <support/on_threads.hpp>
 
-/// Runs `body(rank)` on `ranks` threads and rethrows what the first of them threw.
-template <class Body>
-void on_threads(int ranks, Body body) {
-  std::mutex mutex;
-  std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        body(rank);
-      } catch (...) {
-        const std::lock_guard lock{mutex};
-        if (!first) first = std::current_exception();
-      }
-    });
-  }
-  for (auto& t : threads) t.join();
-  if (first) std::rethrow_exception(first);
-}
+namespace tutti_test {
 
 /// What every store promises. A family is default-constructible, stands for one table, and has
 ///   alone(body)       calls body(store) in this thread
