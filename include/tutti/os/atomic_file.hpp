@@ -11,6 +11,8 @@
 
 #include <tutti/os/fd.hpp>
 #include <tutti/os/sync_folder.hpp>
+#include <tutti/os/throw_errno.hpp>
+#include <tutti/os/write_all.hpp>
 
 namespace tutti::os {
 
@@ -34,12 +36,7 @@ class atomic_file {
   }
 
   void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ::ssize_t n = ::write(file_.native(), bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("cannot write " + path_);
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
+    if (const int why = write_all(file_.native(), bytes); why != 0) throw_errno(why, "cannot write " + path_);
   }
 
   void commit() {

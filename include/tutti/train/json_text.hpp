@@ -6,27 +6,14 @@
 #include <string_view>
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/json_string.hpp>
 
 namespace tutti::train::detail {
 
 // The subset of JSON in the header of a safetensors file: objects, arrays, strings and whole numbers. The caller names
 // each value that it expects, so no input makes the reader recurse.
 
-/// Appends a string to `to` as JSON, with quotes and escapes.
-inline void append_json(std::string& to, std::string_view text) {
-  constexpr const char* digits = "0123456789abcdef";
-  to += '"';
-  for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      to.append({'\\', c});
-    else if (u < 0x20)
-      to.append("\\u00").append({digits[u >> 4], digits[u & 15]});
-    else
-      to += c;
-  }
-  to += '"';
-}
+using tutti::detail::append_json;
 
 /// Returns the index of the first byte that does not begin a valid UTF-8 character, npos if all do. Invalid are
 /// overlong and incomplete sequences, surrogates, and numbers beyond U+10FFFF.

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include <tutti/config.hpp>
@@ -13,6 +14,12 @@
 ///     rank_3.ring     the recording itself (layout.hpp), for tutti-flight. It is always up to date where the
 ///                     recorder keeps it in this folder.
 namespace tutti::watch {
+
+namespace detail {
+/// Returns the path of a rank's file: folder/rank_3.json, folder/rank_3.world2.json for the second world of a process.
+TUTTI_DECL std::string path_in(const std::string& folder, const char* before, int rank, std::uint32_t number,
+                               const char* after);
+}  // namespace detail
 
 TUTTI_DECL std::string pickle_path(const std::string& folder, int rank, std::uint32_t number);
 TUTTI_DECL std::string json_path(const std::string& folder, int rank, std::uint32_t number);

@@ -1,11 +1,13 @@
 #pragma once
 #include <charconv>
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
 
 #include <tutti/config.hpp>
+#include <tutti/core/json_string.hpp>
 
 namespace tutti::watch {
 
@@ -27,20 +29,7 @@ class json_writer {
   }
   json_writer& text(std::string_view t) {
     separate();
-    out_ += '"';
-    for (const char c : t) {
-      constexpr const char* digits = "0123456789abcdef";
-      const auto u = static_cast<unsigned char>(c);
-      if (u < 0x20) {
-        out_ += "\\u00";
-        out_ += digits[u >> 4U];
-        out_ += digits[u & 15U];
-      } else {
-        if (c == '"' || c == '\\') out_ += '\\';
-        out_ += c;
-      }
-    }
-    out_ += '"';
+    ::tutti::detail::append_json(out_, t);
     return *this;
   }
   json_writer& number(std::int64_t n) { return digits(n); }

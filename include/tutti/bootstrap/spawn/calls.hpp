@@ -22,6 +22,7 @@
 #include <tutti/core/text.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/throw_errno.hpp>
+#include <tutti/os/write_all.hpp>
 #include <tutti/wire/bytes.hpp>
 
 namespace tutti::detail {
@@ -100,11 +101,8 @@ struct spawn_order {
     }
     os::fd file{::memfd_create("tutti-spawn", MFD_CLOEXEC)};
     if (!file) os::throw_errno(errno, "spawn: cannot make a memfd");
-    for (auto left = w.written(); !left.empty();) {
-      const ::ssize_t n = ::write(file.native(), left.data(), left.size());
-      if (n < 0 && errno != EINTR) os::throw_errno(errno, "spawn: cannot write a memfd");
-      left = left.subspan(n < 0 ? 0 : static_cast<std::size_t>(n));
-    }
+    if (const int why = os::write_all(file.native(), w.written()); why != 0)
+      os::throw_errno(why, "spawn: cannot write a memfd");
     return file;
   }
   /// Reads the order at descriptor `file`; nullopt if there is none.

@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <tutti/config.hpp>
+#include <tutti/core/json_string.hpp>
 #include <tutti/os/throw_errno.hpp>
-#include <tutti/watch/json_writer.hpp>
+#include <tutti/os/write_all.hpp>
+#include <tutti/watch/dump.hpp>
 #include <tutti/watch/trace_file.hpp>
 
 namespace tutti::watch {
@@ -21,17 +24,15 @@ namespace tutti::watch {
 namespace detail {
 
 TUTTI_DECL std::string quoted_json(std::string_view t) {
-  json_writer w;
-  std::string text = w.text(t).finish();
-  text.pop_back();
+  std::string text;
+  ::tutti::detail::append_json(text, t);
   return text;
 }
 
 }  // namespace detail
 
 TUTTI_DECL std::string trace_path(const std::string& folder, int rank, std::uint32_t number) {
-  const std::string name = "trace_" + std::to_string(rank) + (number > 1 ? ".world" + std::to_string(number) : "");
-  return folder + "/" + name + ".json";
+  return detail::path_in(folder, "trace_", rank, number, ".json");
 }
 
 TUTTI_DECL trace_file::trace_file(const std::string& folder, int rank, std::uint32_t number, const std::string& host,
@@ -115,13 +116,8 @@ TUTTI_DECL std::size_t trace_file::thread_for(std::int64_t from, std::int64_t un
 }
 
 TUTTI_DECL void trace_file::write_out() {
-  std::string_view left = waiting_;
-  while (!left.empty()) {
-    const ::ssize_t n = ::write(file_.native(), left.data(), left.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) os::throw_errno(errno, "cannot write " + path_);
-    left.remove_prefix(static_cast<std::size_t>(n));
-  }
+  if (const int why = os::write_all(file_.native(), std::as_bytes(std::span{waiting_})); why != 0)
+    os::throw_errno(why, "cannot write " + path_);
   waiting_.clear();
 }
 
