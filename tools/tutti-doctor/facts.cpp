@@ -1,7 +1,5 @@
 #include "facts.hpp"
 
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -12,7 +10,6 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -25,9 +22,9 @@
 #include <tutti/bootstrap/secret.hpp>
 #include <tutti/cuda/dlopen.hpp>
 #include <tutti/os/cgroup.hpp>
-#include <tutti/os/endpoint.hpp>
 #include <tutti/os/free_space.hpp>
 #include <tutti/os/host.hpp>
+#include <tutti/os/interfaces.hpp>
 #include <tutti/os/memory.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
@@ -49,26 +46,20 @@ std::int64_t limit_of(decltype(RLIMIT_NOFILE) what, rlim_t rlimit::* which = &rl
   return ::getrlimit(what, &now) == 0 ? as_limit(now.*which) : unlimited;
 }
 
-std::vector<network_interface> interfaces() {
+std::vector<network_interface> interfaces() try {
   std::vector<network_interface> all;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return all;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner{list, ::freeifaddrs};
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
-    const int family = i->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    auto at = std::ranges::find(all, i->ifa_name, &network_interface::name);
+  for (const auto& [name, address] : os::interface_addresses()) {
+    auto at = std::ranges::find(all, name, &network_interface::name);
     if (at == all.end()) {
-      all.push_back(
-          {i->ifa_name, {}, std::atoll(first_line(std::string{"/sys/class/net/"} + i->ifa_name + "/speed").c_str())});
+      all.push_back({name, {}, std::atoll(first_line("/sys/class/net/" + name + "/speed").c_str())});
       at = all.end() - 1;
       at->mbits = std::max<std::int64_t>(at->mbits, 0);  // -1: a virtual one
     }
-    const socklen_t bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    at->addresses.push_back(os::split_host_port(os::endpoint{i->ifa_addr, bytes}.to_string()).first);
+    at->addresses.push_back(os::split_host_port(address.to_string()).first);
   }
   return all;
+} catch (const error&) {
+  return {};  // the kernel does not list them
 }
 
 std::vector<int> allowed_cpus() {

@@ -1,10 +1,10 @@
 #pragma once
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 
 #include <charconv>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <tutti/os/endpoint.hpp>
+#include <tutti/os/interfaces.hpp>
 
 namespace tutti::os {
 
@@ -46,39 +47,21 @@ inline std::optional<endpoint> numeric_endpoint(const std::string& text, std::ui
   return std::nullopt;
 }
 
-/// A list that the C library allocated and `Free` frees.
-template <class Node, void (*Free)(Node*)>
-struct c_list {
-  Node* first = nullptr;
-  c_list() = default;
-  c_list(const c_list&) = delete;
-  c_list& operator=(const c_list&) = delete;
-  ~c_list() {
-    if (first != nullptr) Free(first);
-  }
-};
-
 }  // namespace detail
 
 /// Returns the addresses of the network interface `name` ("eth0", "lo"), IPv4 before IPv6; empty if there is none of
 /// that name or it is down. Leaves out link-local IPv6 addresses, which have no meaning on another machine.
 inline std::vector<endpoint> interface_endpoints(std::string_view name, std::uint16_t port = 0) {
-  detail::c_list<ifaddrs, ::freeifaddrs> list;
-  if (::getifaddrs(&list.first) != 0) throw_errno(errno, "cannot list the network interfaces");
+  const std::vector<interface_address> all = interface_addresses();
   std::vector<endpoint> found;
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* i = list.first; i != nullptr; i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != family || name != i->ifa_name) continue;
-      if ((i->ifa_flags & IFF_UP) == 0) continue;
-      constexpr socklen_t v4 = sizeof(sockaddr_in), v6 = sizeof(sockaddr_in6);
-      const endpoint e{i->ifa_addr, family == AF_INET ? v4 : v6};
-      if (family == AF_INET6) {
-        const auto* a = reinterpret_cast<const sockaddr_in6*>(e.native());
-        if (IN6_IS_ADDR_LINKLOCAL(&a->sin6_addr)) continue;
-      }
-      found.push_back(e.with_port(port));
+  for (const int family : {AF_INET, AF_INET6})
+    for (const interface_address& i : all) {
+      if (i.name != name || i.address.native()->sa_family != family) continue;
+      if (family == AF_INET6 &&
+          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(i.address.native())->sin6_addr))
+        continue;
+      found.push_back(i.address.with_port(port));
     }
-  }
   return found;
 }
 
@@ -93,10 +76,11 @@ inline std::vector<endpoint> resolve(const std::string& host, std::uint16_t port
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
-  detail::c_list<addrinfo, ::freeaddrinfo> list;
-  const int rc = ::getaddrinfo(host.c_str(), nullptr, &hints, &list.first);
+  addrinfo* all = nullptr;
+  const int rc = ::getaddrinfo(host.c_str(), nullptr, &hints, &all);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner{all, ::freeaddrinfo};
   std::vector<endpoint> found;
-  for (const addrinfo* i = list.first; rc == 0 && i != nullptr; i = i->ai_next) {
+  for (const addrinfo* i = all; rc == 0 && i != nullptr; i = i->ai_next) {
     found.push_back(endpoint{i->ai_addr, i->ai_addrlen}.with_port(port));
   }
   if (found.empty()) {
