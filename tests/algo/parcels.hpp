@@ -10,7 +10,7 @@
 #include <algo/links.hpp>
 #include <support/grid.hpp>
 
-/// What every rank has for every other, through the algorithms that move it. `make(link, group, args)` is one of them.
+/// Exchange of a block from every rank to every other, by the algorithms that do so; `make(link, group, args)` is one.
 namespace parcels {
 
 inline const std::vector<int> worlds = tutti_test::grid<int>({1, 2, 3, 5, 8, 9}, {2, 5});

@@ -6,7 +6,7 @@
 
 #include <tutti/tutti.hpp>
 
-// What stands around the code of docs/memory.md.
+// The code around that of docs/memory.md.
 
 namespace docs_memory {
 

@@ -89,7 +89,7 @@ struct ending {
   int peer = -1;
 };
 
-/// What a rank said about the failure of its world.
+/// Words of a rank about the failure of its world.
 std::optional<ending> ending_of(const std::string& out, int rank) {
   const std::string mark = "[" + std::to_string(rank) + (rank < 2 ? " node0] " : " node1] ") + "ended at ";
   const auto at = out.find(mark);

@@ -63,7 +63,7 @@ class ssh_machines {
     return found;
   }
 
-  /// Whether both machines are as they were at first, or become so.
+  /// Returns true if both machines are as they were at first, or become so.
   [[nodiscard]] bool become_idle(std::chrono::seconds limit) const {
     for (const auto until = std::chrono::steady_clock::now() + limit; !busy(0).empty() || !busy(1).empty();) {
       if (std::chrono::steady_clock::now() >= until) return false;

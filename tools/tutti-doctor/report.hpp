@@ -8,7 +8,7 @@
 
 namespace tutti::doctor {
 
-/// What two ranks have measured between them.
+/// Measurements of two ranks between them.
 struct pair_link {
   int a = 0, b = 0;
   bool memory = false;    ///< they share memory; else TCP

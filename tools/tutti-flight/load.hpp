@@ -9,7 +9,7 @@
 
 namespace tutti::flight_tool {
 
-/// What is known of the process of a rank, on the machine that asks.
+/// State of the process of a rank, as the machine that asks knows it.
 enum class process_state {
   unknown,  ///< of another machine
   runs,

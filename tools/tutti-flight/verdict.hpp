@@ -9,7 +9,7 @@
 
 namespace tutti::flight_tool {
 
-/// Where a rank is: in an operation, or in no call.
+/// Position of a rank: in an operation, or in no call.
 struct position {
   int rank = 0;
   bool recorded = true;

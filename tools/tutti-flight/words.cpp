@@ -72,7 +72,7 @@ std::string process(const recorded_rank& r, bool failed) {
   return "";
 }
 
-/// What one rank does, as the rest of a sentence after its name.
+/// Returns the rest of a sentence that begins with the name of a rank: the call that it is in.
 std::string does(const recorded_world& w, const verdict& v, const position& p) {
   const recorded_rank* const r = w.find(p.rank);
   if (!r) return " left no recording: it was not started with this folder, or died before it joined";

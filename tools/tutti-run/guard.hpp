@@ -8,7 +8,7 @@
 
 namespace tutti::launch {
 
-/// What the supervising process is given.
+/// Inputs of the supervising process.
 struct supervision_place {
   const signal_state& signals;
   const secret_file& secret;

@@ -141,7 +141,7 @@ std::string meeting_url(std::string_view value) {
   return std::string{value};
 }
 
-// What the options for machines say together.
+// The options for machines together.
 struct machine_words {
   std::vector<machine_slots> hosts;
   std::optional<int> each;      // --nproc-per-node

@@ -23,7 +23,7 @@ enum class binding {
   numa,  ///< each rank to a NUMA node
 };
 
-/// Where the ranks run, if not all on this machine.
+/// Machines of the ranks, if not all run on this one.
 struct machine_options {
   std::vector<machine_slots> hosts;   ///< with a number of ranks each; empty: this machine
   std::string ssh = "ssh";            ///< a command and its first arguments

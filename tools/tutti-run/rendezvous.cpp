@@ -46,7 +46,7 @@ bool write_secret(const std::string& path, std::string_view secret) {
   return file && ::write(file.value(), secret.data(), secret.size()) == std::ssize(secret);
 }
 
-// Whether a server could listen there now, at all addresses.
+// Returns true if a server could listen there now, at all addresses.
 bool is_free(std::uint16_t port) {
   const unique_fd probe{check(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a socket")};
   sockaddr_in address{};

@@ -58,7 +58,7 @@ class arrays {
   std::vector<float>& operator[](std::size_t i) { return real_[i]; }
   std::size_t size() const { return real_.size(); }
 
-  /// What rank r has at element k of an operand.
+  /// Returns the value of rank r at element k of an operand.
   static float value(int r, std::size_t k, std::size_t salt) {
     return static_cast<float>((k * 7 + salt) % 101 + static_cast<std::size_t>(r) * 3);
   }
@@ -339,7 +339,7 @@ void end_beside_operations(world_type& w) {
   }
 }
 
-/// What becomes of registered memory that the program frees, moves or unmaps without a word.
+/// Checks registered memory that the program frees, moves or unmaps without ending the registration.
 void freed_while_registered(world_type& w) {
   for (int i = 0; i < 10; ++i) {
     auto* data = static_cast<float*>(std::malloc(4 << 20));

@@ -30,7 +30,7 @@ class channel {
   std::size_t pending() const noexcept { return queue_.size() - written_; }
   void close() noexcept;
   bool is_open() const noexcept { return static_cast<bool>(in_); }
-  /// When the last byte came, or this was made.
+  /// Returns the time at which the last byte came, or this was made.
   clock::time_point last_heard() const noexcept { return heard_; }
   bool met() const noexcept { return expected_.empty(); }
 

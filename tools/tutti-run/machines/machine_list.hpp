@@ -30,7 +30,7 @@ std::vector<machine_slots> place_ranks(const std::vector<machine_slots>& list, i
 /// The name of a machine in messages: without the user.
 std::string name_of(const machine_slots& machine);
 
-/// Whether this is the machine `here` itself, which needs no ssh.
+/// Returns true for the machine `here` itself, which needs no ssh.
 bool is_here(const machine_slots& machine, std::string_view here);
 
 }  // namespace tutti::launch

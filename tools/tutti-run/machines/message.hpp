@@ -30,7 +30,7 @@ enum class message : std::uint8_t {
   alive,        ///< both: nothing has happened
 };
 
-/// What a message holds besides its kind: numbers and texts, one after the other.
+/// Writer of the content of a message: numbers and texts, one after the other.
 class message_writer {
  public:
   message_writer& number(std::int64_t value) {
@@ -54,7 +54,7 @@ class message_writer {
   std::string bytes_;
 };
 
-/// Reads the same back; throws `failure` where the message is too short.
+/// Reader of the same; throws `failure` if the message is too short.
 class message_reader {
  public:
   explicit message_reader(std::string_view bytes) noexcept : left_(bytes) {}

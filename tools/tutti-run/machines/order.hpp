@@ -13,11 +13,11 @@
 
 namespace tutti::launch {
 
-/// What an agent writes before its first message; what comes before that is none of it.
+/// Bytes that an agent writes before its first message; anything before them is not the agent's.
 inline constexpr std::string_view agent_banner = "\ntutti-run agent\n";
 
-/// How long after the last word of a machine it is given up: by itself, and where something else has failed already or
-/// the job is being ended. Both sides say something every `alive_every`.
+/// Times after the last message of a machine at which it is given up: if nothing else has failed, and if something has
+/// or the job is being ended. Both sides say something every `alive_every`.
 inline constexpr std::chrono::milliseconds alive_every{500};
 inline constexpr std::chrono::milliseconds silent_after{2000};
 inline constexpr std::chrono::milliseconds lost_after{30000};
@@ -26,7 +26,7 @@ inline constexpr std::chrono::milliseconds lost_after{30000};
 inline constexpr std::int64_t output_window = 1 << 20;
 inline constexpr std::int64_t input_window = 1 << 16;
 
-/// How an agent introduces itself.
+/// First message of an agent.
 struct greeting {
   std::string version;
   std::string ssh_connection;  ///< SSH_CONNECTION: address and port of the client, then of the server
@@ -34,7 +34,7 @@ struct greeting {
   std::uint16_t other_port = 0;
 };
 
-/// What an agent is to do.
+/// Order to an agent.
 struct machine_order {
   options given;  ///< ranks, bind, environment, devices, command, grace
   share part;

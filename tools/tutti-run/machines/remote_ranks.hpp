@@ -23,7 +23,8 @@ namespace tutti::launch {
 /// machine without ssh.
 class remote_ranks : public job_ranks {
  public:
-  /// What the arguments refer to must outlive this. `lifeline` is readable as soon as the start is to be given up.
+  /// The arguments refer to objects that must outlive this one. `lifeline` is readable once the start is to be given
+  /// up.
   remote_ranks(const options& given, const std::vector<machine_slots>& machines, const signal_state& signals,
                int lifeline, poller& events);
 

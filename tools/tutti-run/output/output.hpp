@@ -31,9 +31,9 @@ class output : public rank_streams {
   /// Shows what a rank has written elsewhere; end_of() ends that stream.
   void take(source which, int rank, std::string_view bytes);
   void end_of(source which, int rank);
-  /// Whether the reader has fallen behind.
+  /// Returns true if the reader has fallen behind.
   bool is_full() const noexcept { return sinks_[0].is_full() || sinks_[err_sink_].is_full(); }
-  /// Whether nobody reads this side any more.
+  /// Returns true if nobody reads this side any more.
   bool reader_left(source which) const noexcept { return sinks_[sink_of(which)].broken() == EPIPE; }
   /// Shows lines of the launcher itself, after all that came before.
   void say(std::string_view lines);

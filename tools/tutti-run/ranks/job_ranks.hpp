@@ -29,7 +29,7 @@ class job_ranks {
   virtual void signal_everything(std::initializer_list<int> signals) = 0;
   /// Sends a signal to the processes of the ranks alone.
   virtual void signal_ranks(int signal) = 0;
-  /// Whether neither a rank nor anything that one has started is left.
+  /// Returns true if neither a rank nor anything that one has started is left.
   virtual bool gone() = 0;
 };
 

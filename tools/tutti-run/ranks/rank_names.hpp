@@ -7,7 +7,7 @@
 
 namespace tutti::launch {
 
-/// What the ranks of a launcher are called, by their index in it.
+/// Names of a launcher's ranks, by their index in it.
 struct rank_names {
   int first = 0;                   ///< the rank with index 0
   std::vector<std::string> hosts;  ///< the machine of each; empty where there is one only

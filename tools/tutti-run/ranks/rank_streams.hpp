@@ -4,11 +4,11 @@
 
 namespace tutti::launch {
 
-/// Where the stdin, stdout and stderr of the ranks lead.
+/// Destinations of the ranks' stdin, stdout and stderr.
 class rank_streams {
  public:
-  /// What a rank is to have. Without `in`, rank 0 has the launcher's own stdin and the others have none; without `out`
-  /// or `err` the launcher's own.
+  /// Ends of the streams of a rank. Without `in`, rank 0 has the launcher's own stdin and the others have none; without
+  /// `out` or `err` the launcher's own.
   struct ends {
     unique_fd in;
     unique_fd out;
