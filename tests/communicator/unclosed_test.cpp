@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <barrier>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -97,7 +98,8 @@ TEST_CASE("unclosed: one that messages show is logged over TCP, or thrown where 
 }
 
 TEST_CASE("unclosed: over TCP, nothing is logged where calls are equal, were not made yet, or were compared") {
-  const auto equal = logged_over_tcp(3, [](auto& world) {
+  std::barrier alone{3};
+  const auto equal = logged_over_tcp(3, [&alone](auto& world) {
     std::vector<float> some(1000), more(3000);
     for (int i = 0; i < 4; ++i) {
       world.all_reduce(some).wait();
@@ -106,7 +108,8 @@ TEST_CASE("unclosed: over TCP, nothing is logged where calls are equal, were not
     }
     auto half = world.split(world.rank() % 2);
     half.barrier().wait();
-    if (world.rank() == 0) world.broadcast(some, 0).wait();  // the others end without it
+    if (world.rank() == 0) world.broadcast(some, 0).wait();  // the others end without it, once it is done
+    alone.arrive_and_wait();
   });
   for (const std::string& words : equal) CHECK(words == "");
   const auto thrown = logged_over_tcp(2, [](auto& world) {
@@ -149,7 +152,8 @@ TEST_CASE("unclosed: of a group, too") {
 }
 
 TEST_CASE("unclosed: nothing is logged where calls are equal, or were not made yet") {
-  const auto all = logged(3, [](auto& world) {
+  std::barrier alone{3};
+  const auto all = logged(3, [&alone](auto& world) {
     std::vector<float> some(1000), more(3000);
     for (int i = 0; i < 20; ++i) {
       world.all_reduce(some).wait();
@@ -161,7 +165,8 @@ TEST_CASE("unclosed: nothing is logged where calls are equal, or were not made y
     }
     auto half = world.split(world.rank() % 2);
     half.barrier().wait();
-    if (world.rank() == 0) world.broadcast(some, 0).wait();  // the others end without it
+    if (world.rank() == 0) world.broadcast(some, 0).wait();  // the others end without it, once it is done
+    alone.arrive_and_wait();
   });
   for (const std::string& words : all) CHECK(words == "");
 }
