@@ -21,8 +21,9 @@ import self_tests
 OPENERS = ("What", "Who", "Whom", "Where", "Whether", "Of", "How", "Which")
 PHRASES = ("so many", "so much", "so long", "of which", "of whom")
 
-RETIRED = ("aloft", "board", "displaced", "farewell", "hall", "inflow", "ledger", "lent", "loan", "meeting", "nap",
-           "pledge", "road", "suspicion", "turnstile", "weighing", "witness")
+RETIRED = ("aloft", "blame", "board", "condemn", "crowd", "culprit", "displaced", "farewell", "hall", "inflow",
+           "ledger", "lent", "loan", "meeting", "nap", "pledge", "road", "suspicion", "turnstile", "vouched",
+           "weighing", "wish", "witness")
 
 COMMENT = re.compile(r"^\s*(//+)(?: (.*)|)$")
 TRAILING = re.compile(r"\s(//+<?) (.*)$")

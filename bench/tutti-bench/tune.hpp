@@ -31,7 +31,7 @@ class tuner {
     in_.assign(largest / sizeof(float), 1), out_.assign(in_.size(), 1);
     visit(smallest, [&]<class Args>(const Args*, what_counts w, auto) {
       std::vector<tutti::algorithm> possible;
-      for (const tutti::algorithm a : tutti::algo::algorithms_of<Args>)
+      for (const tutti::algorithm a : tutti::algo::supported_algorithms<Args>)
         if (world_.backend().template can<Args>(a, sizeof(float))) possible.push_back(a);
       if (std::ranges::count(possible, tutti::algorithm::direct) != 0) possible = {tutti::algorithm::direct};
       series_.push_back({Args::name, w, possible, {}});

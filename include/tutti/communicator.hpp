@@ -43,14 +43,14 @@ using communicator_calls = all_calls<communicator_base<B>>;
 template <class B>
 class split_in_progress {
  public:
-  split_in_progress(B& whole, engine& home) : whole_(whole), home_(home) {
-    auto guard = home_.lock();
+  split_in_progress(B& whole, tutti::engine& engine) : whole_(whole), engine_(engine) {
+    auto guard = engine_.lock();
     context_ = whole_.begin_split();
   }
   split_in_progress(const split_in_progress&) = delete;
   split_in_progress& operator=(const split_in_progress&) = delete;
   ~split_in_progress() {
-    auto guard = home_.lock();
+    auto guard = engine_.lock();
     whole_.end_split();
   }
   /// Returns the lowest context that a group of this rank can have.
@@ -58,7 +58,7 @@ class split_in_progress {
 
  private:
   B& whole_;
-  engine& home_;
+  tutti::engine& engine_;
   std::uint32_t context_ = 0;
 };
 
@@ -80,8 +80,8 @@ class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;
 
  public:
-  communicator(B b, std::shared_ptr<tutti::engine> home, duration timeout)
-      : calls(std::move(b), std::move(home), timeout) {}
+  communicator(B b, std::shared_ptr<tutti::engine> engine, duration timeout)
+      : calls(std::move(b), std::move(engine), timeout) {}
 
   /// Returns a communicator in host memory, for scalars, strings and agreements beside device data. On a host backend
   /// it is this one.

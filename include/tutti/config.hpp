@@ -1,6 +1,6 @@
 #pragma once
 
-/// The only home of compiler and operating-system conditionals.
+/// The only place for compiler and operating-system conditionals.
 
 // Every header comes here before it declares anything. A missing requirement is reported in one line: including a file
 // that does not exist makes compilers stop there, and not thousands of errors later.

@@ -22,7 +22,7 @@ TEST_CASE("dispatch: a collective goes each way that it can be asked for") {
   links::run(3, [](auto& me) {
     const auto try_all = [&](const auto& args, auto check) {
       using Args = std::remove_cvref_t<decltype(args)>;
-      for (const algorithm via : tutti::algo::algorithms_of<Args>) {
+      for (const algorithm via : tutti::algo::supported_algorithms<Args>) {
         if (via == algorithm::hierarchical) continue;  // needs to know who shares a machine
         me.run([&](auto link) {
           return via == algorithm::direct ? tutti::algo::run_shm(link, me.shm_group(), args)

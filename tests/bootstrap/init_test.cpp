@@ -84,7 +84,7 @@ TEST_CASE("options go before the environment") {
   CHECK(p.rank == 2);
   CHECK(p.world_size == 3);
   CHECK(where(p) == "tcp://b:7");
-  CHECK_FALSE(p.vouched);
+  CHECK_FALSE(p.exact_count);
 
   p = plan(launcher, at("unix:@x"));  // the place only: who this is, the launcher knows
   CHECK(p.rank == 1);
@@ -222,7 +222,7 @@ TEST_CASE("a rank beyond its world joins all the same, so that the others hear o
     CHECK(p.rank == 3);
     CHECK(p.world_size == 2);
     CHECK(where(p) == "tcp://a:5");
-    CHECK_FALSE(p.vouched);
+    CHECK_FALSE(p.exact_count);
   }
   init_options o = at("unix:@x");
   o.rank = 2;
@@ -236,10 +236,10 @@ TEST_CASE("a launcher vouches for the number of processes where it named the pla
                 {"TUTTI_JOB", "ab"},
                 {"TUTTI_RENDEZVOUS", "unix:@tutti-ab"},
                 {"TUTTI_REPORT_FD", "1023"}};
-  CHECK(plan(run).vouched);
-  CHECK_FALSE(plan(run, at("unix:@tutti-ab?rank=0&world_size=2")).vouched);
+  CHECK(plan(run).exact_count);
+  CHECK_FALSE(plan(run, at("unix:@tutti-ab?rank=0&world_size=2")).exact_count);
   run.erase("TUTTI_REPORT_FD");
-  CHECK_FALSE(plan(run).vouched);  // the same by hand
+  CHECK_FALSE(plan(run).exact_count);  // the same by hand
 
   const variables step{{"SLURM_JOB_ID", "7"},
                        {"SLURM_STEP_ID", "1"},
@@ -249,8 +249,8 @@ TEST_CASE("a launcher vouches for the number of processes where it named the pla
                        {"SLURM_NODEID", "0"},
                        {"SLURM_STEP_TASKS_PER_NODE", "2"}};
   CHECK(where(plan(step)) == "unix:@tutti-1000-7.1");
-  CHECK(plan(step).vouched);
-  CHECK_FALSE(plan({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "5"}}).vouched);
+  CHECK(plan(step).exact_count);
+  CHECK_FALSE(plan({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "5"}}).exact_count);
 }
 
 TEST_CASE("torchrun on one machine meets at a socket, on several beside torchrun's port") {
@@ -266,7 +266,7 @@ TEST_CASE("torchrun on one machine meets at a socket, on several beside torchrun
               {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
   const std::string socket = where(plan(v));
   CHECK(contains(socket, "unix:@tutti-1000-torchrun-29500-none-1"));
-  CHECK(plan(v).vouched);
+  CHECK(plan(v).exact_count);
   v["TORCHELASTIC_RESTART_COUNT"] = "2";
   CHECK(where(plan(v)) != socket);
   v["TUTTI_RENDEZVOUS"] = "tcp://b:1";

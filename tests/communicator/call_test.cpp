@@ -31,8 +31,8 @@ constexpr const char* nothing = "(nothing was thrown)";
 /// What the calls of a communicator ask before they start anything.
 template <class World>
 struct asking : World {
-  using World::check_apart;
   using World::check_blocks;
+  using World::check_disjoint;
   using World::check_equal_blocks;
   using World::check_room;
   using World::me;
@@ -87,7 +87,7 @@ TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {
   int v[8] = {};
   const std::span<int> all{v};
   const auto apart = [&](std::span<const int> in, std::span<int> out) {
-    return complaint([&] { this->check_apart("x", in, out); });
+    return complaint([&] { this->check_disjoint("x", in, out); });
   };
   CHECK(apart(all.first(4), all.last(4)) == nothing);
   CHECK(apart(all.last(4), all.first(4)) == nothing);

@@ -41,7 +41,8 @@ struct small {
   double a, b, c, d, e, f, g, h;
 };
 static_assert(value<int> && value<small> && !value<largest> && !value<std::array<int, 2>>);
-static_assert(alike<std::vector<int>&, std::span<const int>> && !alike<std::vector<int>&, std::vector<float>&>);
+static_assert(same_element<std::vector<int>&, std::span<const int>> &&
+              !same_element<std::vector<int>&, std::vector<float>&>);
 static_assert(list_of_spans<std::vector<std::span<int>>&> && !list_of_spans<std::vector<std::span<const int>>&> &&
               !list_of_spans<std::vector<int>&>);
 

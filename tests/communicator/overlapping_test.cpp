@@ -51,7 +51,7 @@ TEST_CASE("overlapping: buffers of a list are told by their numbers, few and man
     for (std::size_t i = 0; i < n; ++i) list.push_back(std::span{memory}.subspan(10 * (n - 1 - i), 10));
     const auto said = [&]() -> std::string {
       try {
-        tutti::detail::check_apart({"call"}, {list.data(), n, 0, 4, tutti::dtype::f32, item});
+        tutti::detail::check_disjoint({"call"}, {list.data(), n, 0, 4, tutti::dtype::f32, item});
         return "";
       } catch (const tutti::usage_error& e) {
         return e.what();

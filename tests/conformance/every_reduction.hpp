@@ -156,7 +156,7 @@ class every_reduction {
     const auto& ordered = algo::rank_ordered;
     const auto can = [&](algorithm a) { return s_.world.backend().template can<Args>(a, c_.bytes); };
     start(call_options{}, style::exact);
-    for (const algorithm a : algo::algorithms_of<Args>)
+    for (const algorithm a : algo::supported_algorithms<Args>)
       if (can(a))
         start(call_options{.via = a}, std::ranges::find(ordered, a) != ordered.end() ? style::rough : style::exact);
     if (std::ranges::any_of(ordered, can)) start(call_options{.order = reduction_order::rank}, style::rough);

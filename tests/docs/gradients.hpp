@@ -91,7 +91,7 @@ inline tutti::task<> until_all_have_run_out(tutti::grad::reducer<world_t>& reduc
   }
 }
 
-inline tutti::task<> follow_the_arrival(tutti::grad::reducer<world_t>& reducer, int steps) {
+inline tutti::task<> follow_the_ready_order(tutti::grad::reducer<world_t>& reducer, int steps) {
   for (int step = 1; step <= steps; ++step) {
     const auto views = reducer.gradients();
     auto pass = reducer.begin();
@@ -113,14 +113,14 @@ inline tutti::grad::reducer_options following() {
 inline tutti::grad::plan with_profile(world_t& world, const std::string& profile, bool& rebuilt) {
   std::ifstream in(profile);
   const std::vector<int> order{std::istream_iterator<int>(in), {}};  // empty where there is none
-  tutti::grad::reducer reducer{world, shapes, {.arrival = order}};
+  tutti::grad::reducer reducer{world, shapes, {.ready_order = order}};
   auto pass = reducer.begin();
   for (std::size_t i = 0; i < 2; ++i) pass.ready(i);  // not the reverse of registration
   tutti::sync_wait(world, pass.finish());
   rebuilt = tutti::sync_wait(world, reducer.rebuild());
   if (world.rank() == 0) {
     std::ofstream out(profile);  // on one rank
-    for (const int parameter : reducer.arrival()) out << parameter << '\n';
+    for (const int parameter : reducer.ready_order()) out << parameter << '\n';
   }
   world.barrier().wait();
   return reducer.layout();

@@ -189,10 +189,9 @@ class player {
         break;
       case call::all_reduce_coalesced:
         for (std::size_t at = 0, k = 1; at < from.size() || k < 3; ++k) {
-          const std::size_t segment_header =
-              std::min(from.size() - at, k % 3 == s.gaps % 3 ? 0 : k * k * (1 + s.offset_out));
-          pieces->push_back(from.subspan(at, segment_header));
-          at += segment_header;
+          const std::size_t length = std::min(from.size() - at, k % 3 == s.gaps % 3 ? 0 : k * k * (1 + s.offset_out));
+          pieces->push_back(from.subspan(at, length));
+          at += length;
         }
         op = ask<tutti::all_reduce_coalesced_args>(
             s, sizeof(T), [&](auto how) { return w_.all_reduce_coalesced(*pieces, with, how); });

@@ -83,7 +83,7 @@ TEST_CASE("device_reducer: the same bits as on the host, where nothing is rounde
       const auto there = run(round, g, device, compute, compute, [&](auto l) { (void)std::move(l).join(compute); });
       expect(there == rounds::run(round, world, on_host), "the host's");
       expect(device.layout() == on_host.layout() && device.total_weight() == on_host.total_weight() &&
-                 std::ranges::equal(device.arrival(), on_host.arrival()),
+                 std::ranges::equal(device.ready_order(), on_host.ready_order()),
              "the host's plan");
     });
   }
@@ -285,7 +285,7 @@ TEST_CASE("device_reducer: accumulated passes, delayed parameters, and buckets t
   CHECK(machine.misuses == 0);
 }
 
-TEST_CASE("device_reducer: the plan follows the order of arrival, by itself") {
+TEST_CASE("device_reducer: the plan follows the ready order, by itself") {
   fake::machine machine;
   run_gpus(3, [&](gpus& g, host& world) {
     fake_stream s{g.rank()};

@@ -27,22 +27,22 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
   });
 }
 
-TEST_CASE("docs of gradients: a loop follows the order of arrival") {
+TEST_CASE("docs of gradients: a loop follows the ready order") {
   tutti::run_threads(2, [](docs_gradients::world_t& world) {
     auto small = docs_gradients::following();
     small.limits = {1, 1};
     tutti::grad::reducer reducer{world, docs_gradients::shapes, small};
-    tutti::sync_wait(world, docs_gradients::follow_the_arrival(reducer, 3));
+    tutti::sync_wait(world, docs_gradients::follow_the_ready_order(reducer, 3));
     if (reducer.replans() != 0) throw std::logic_error("the plan of registration");
-    tutti::sync_wait(world, docs_gradients::follow_the_arrival(reducer, 2));
-    if (reducer.replans() != 1) throw std::logic_error("the order of arrival");
+    tutti::sync_wait(world, docs_gradients::follow_the_ready_order(reducer, 2));
+    if (reducer.replans() != 1) throw std::logic_error("the ready order");
     if (reducer.gradient<float>(1)[0] != 1) throw std::logic_error("the mean");
   });
 }
 
-TEST_CASE("docs of gradients: an order of arrival is kept for the next run") {
+TEST_CASE("docs of gradients: a ready order is kept for the next run") {
   const tutti_test::temporary_directory folder;
-  const auto profile = folder.file("arrival.txt");
+  const auto profile = folder.file("ready_order.txt");
   tutti::run_threads(2, [&](docs_gradients::world_t& world) {
     bool rebuilt = false;
     const tutti::grad::plan seen = docs_gradients::with_profile(world, profile, rebuilt);

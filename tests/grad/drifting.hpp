@@ -26,7 +26,7 @@ std::vector<std::uint64_t> run(World& world, tutti::grad::reducer_options how, t
   for (std::size_t i = 0; i < parameters; ++i) shapes.push_back({"p" + std::to_string(i), 20 + i, type});
   shapes[2].type = tutti::dtype::f64;
   how.limits = {1, 1};
-  how.arrival = {5, 4, 3, 2, 1, 0, 6};
+  how.ready_order = {5, 4, 3, 2, 1, 0, 6};
   tutti::grad::reducer r{world, shapes, how};
   const bool automatic = how.replan == tutti::grad::replan::on_drift;
   std::vector<std::uint64_t> seen;

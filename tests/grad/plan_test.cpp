@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tutti/core/error.hpp>
 #include <tutti/grad/plan.hpp>
 #include <utility>
 #include <vector>
@@ -266,7 +267,7 @@ TEST_CASE("plan: the layout does not depend on names; the id depends on everythi
   CHECK(fresh(plan{}));
 }
 
-TEST_CASE("plan: an order of arrival decides what comes together") {
+TEST_CASE("plan: a ready order decides what comes together") {
   const shapes list{{"a", 16, dtype::f32}, {"b", 16, dtype::f32}, {"c", 8, dtype::f64}, {"d", 16, dtype::f32}};
   const plan p = make_plan(list, {128, 128}, std::vector<int>{1, 2, 3, 0});
   REQUIRE(p.buckets.size() == 3);
@@ -298,8 +299,8 @@ TEST_CASE("plan: what is delayed comes last, in buckets of its own, and the othe
   REQUIRE(p.buckets.size() == 3);
   CHECK(p.delayed == 1);
   CHECK(p.buckets[2].slots.size() == 2);  // closed though the one of float before it had room
-  const std::vector<int> arrival{1, 0, 4, 3, 2}, all{0, 1, 2, 3, 4};
-  CHECK(make_plan(list, {1000, 1000}, arrival, late).order() == std::vector<int>{0, 4, 2, 1, 3});
+  const std::vector<int> ready_order{1, 0, 4, 3, 2}, all{0, 1, 2, 3, 4};
+  CHECK(make_plan(list, {1000, 1000}, ready_order, late).order() == std::vector<int>{0, 4, 2, 1, 3});
   CHECK(make_plan(list, {1, 1}, {}, all).delayed == 5);
   CHECK(make_plan(list, {1, 1}, {}, all).id() != make_plan(list, {1, 1}).id());
   CHECK(make_plan({}, {}, {}, {}).delayed == 0);

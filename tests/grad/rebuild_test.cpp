@@ -50,7 +50,7 @@ TEST_CASE("rebuild: buckets follow the order in which gradients arrived at rank 
     int forgotten = 0;
     reducer r{world, list, {.limits = {1, 1}}, forgetful_hook{&forgotten}};
     expect(!tutti::sync_wait(world, r.rebuild()), "nothing has arrived yet");
-    expect(r.arrival().empty(), "arrival");
+    expect(r.ready_order().empty(), "ready_order");
     const std::vector<std::size_t> first{0, 2, 3, 1};
     std::vector<std::size_t> mine{3, 2, 1, 0};
     if (world.rank() == 0) mine = first;
@@ -70,8 +70,8 @@ TEST_CASE("rebuild: buckets follow the order in which gradients arrived at rank 
       for (const float x : r.gradient<float>(i)) expect(x == static_cast<float>(i + 1), "means in the new places");
 
     // A saved order gives the same plan from the start.
-    const std::vector<int> saved(r.arrival().begin(), r.arrival().end());
-    reducer again{world, list, {.limits = {1, 1}, .arrival = saved}};
+    const std::vector<int> saved(r.ready_order().begin(), r.ready_order().end());
+    reducer again{world, list, {.limits = {1, 1}, .ready_order = saved}};
     expect(again.layout() == r.layout(), "the plan of a saved order");
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
@@ -81,7 +81,7 @@ TEST_CASE("rebuild: what a rank leaves out, when it has run out or skips, tells 
   const auto all = ranks::outcomes(2, [](world_t& world) {
     const shapes list{{"a", 3}, {"b", 4}, {"c", 5}, {"never", 2}, {"tied", 6}};
     reducer r{world, list, {.limits = {1, 1}, .delayed = {4}}};
-    for (int batches = 2 + world.rank(); r.arrival().empty() || r.total_weight() > 0; --batches) {
+    for (int batches = 2 + world.rank(); r.ready_order().empty() || r.total_weight() > 0; --batches) {
       auto pass = r.begin(batches > 0 ? 1 : 0);
       for (const std::size_t i : {1u, 2u, 0u})
         if (batches > 0) pass.ready(i);
@@ -92,12 +92,12 @@ TEST_CASE("rebuild: what a rank leaves out, when it has run out or skips, tells 
     if (world.rank() == 0) skipped.ready(0);
     skipped.skip(tutti::grad::step::skip_failure);
     (void)tutti::sync_wait(world, skipped.finish());
-    const std::vector<int> order(r.arrival().begin(), r.arrival().end()), seen{1, 2, 0, 3, 4};
+    const std::vector<int> order(r.ready_order().begin(), r.ready_order().end()), seen{1, 2, 0, 3, 4};
     expect(order == seen, "what was not ready comes last");
     expect(tutti::sync_wait(world, r.rebuild()), "the order differs from that of registration");
     expect(r.layout().order() == seen, "the plan's order");
     expect(!tutti::sync_wait(world, r.rebuild()), "once is enough");
-    reducer again{world, list, {.limits = {1, 1}, .arrival = order, .delayed = {4}}};
+    reducer again{world, list, {.limits = {1, 1}, .ready_order = order, .delayed = {4}}};
     expect(again.layout() == r.layout(), "the plan of a saved order");
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
@@ -107,7 +107,7 @@ TEST_CASE("rebuild: an order of another model is refused") {
   const auto all = ranks::outcomes(2, [](world_t& world) {
     const shapes list{{"a", 3, dtype::f32}, {"b", 4, dtype::f32}};
     for (const std::vector<int>& order : {std::vector<int>{0}, {0, 0}, {0, 2}, {-1, 0}, {0, 1, 2}}) {
-      const auto o = ranks::outcome_of([&] { reducer r{world, list, {.arrival = order}}; });
+      const auto o = ranks::outcome_of([&] { reducer r{world, list, {.ready_order = order}}; });
       expect(o.usage && o.says("names each of the 2 parameters once"), o.text);
     }
   });

@@ -78,7 +78,7 @@ TEST_CASE("tutti-run ends a job in which one rank cannot meet the others, and na
   }
 }
 
-TEST_CASE("what killed jobs leave at a meeting place does not disturb the next one") {
+TEST_CASE("what killed jobs leave at a rendezvous does not disturb the next one") {
   temporary_directory folder;
   std::string url;
   SUBCASE("file") { url = "file://" + folder.file("meet"); }

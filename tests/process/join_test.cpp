@@ -59,9 +59,9 @@ TEST_CASE("the environment alone is enough") {
   const int n = 3;
   const std::string size = std::to_string(n);
   std::function<std::vector<std::string>(int)> environment;
-  bool vouched = true;  // the launcher names a meeting place that no other job of this machine has
+  bool own_rendezvous = true;  // the launcher names a rendezvous that no other job of this machine has
   SUBCASE("RANK, WORLD_SIZE and a master") {
-    vouched = false;
+    own_rendezvous = false;
     environment = [&](int r) {
       auto e = by_hand(r, n);
       e.insert(e.end(), {"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port});
@@ -69,7 +69,7 @@ TEST_CASE("the environment alone is enough") {
     };
   }
   SUBCASE("TUTTI_RENDEZVOUS with a query") {
-    vouched = false;
+    own_rendezvous = false;
     environment = [&](int r) {
       return std::vector<std::string>{"TUTTI_" + at("unix:@" + name, r, n).replace(0, 10, "RENDEZVOUS")};
     };
@@ -85,7 +85,7 @@ TEST_CASE("the environment alone is enough") {
     };
   }
   SUBCASE("MPICH's mpiexec, which names no job") {
-    vouched = false;  // its proxy, by which ranks find the job, is not here
+    own_rendezvous = false;  // its proxy, by which ranks find the job, is not here
     environment = [&](int r) {
       return std::vector<std::string>{"PMI_RANK=" + std::to_string(r), "PMI_SIZE=" + size,
                                       "MPI_LOCALRANKID=" + std::to_string(r), "MPI_LOCALNRANKS=" + size};
@@ -107,7 +107,7 @@ TEST_CASE("the environment alone is enough") {
     };
   }
   check_joined(run_ranks("join", n, [&](int r) { return rank_words{{"times=2"}, environment(r)}; }), n, 2);
-  if (vouched) {
+  if (own_rendezvous) {
     const auto all =
         run_ranks("join", n, [&](int r) { return rank_words{{"parent=" + std::to_string(n - 1)}, environment(r)}; });
     check_joined(all, n);

@@ -22,7 +22,7 @@ using namespace tutti_test;
 constexpr int rendezvous = static_cast<int>(tutti::errc::rendezvous);
 constexpr int protocol = static_cast<int>(tutti::errc::protocol);
 
-/// The kinds of meeting places, each new.
+/// The kinds of rendezvous, each new.
 std::vector<std::string> places(const temporary_directory& folder) {
   const std::string name = unique_name();
   return {"tcp://127.0.0.1:" + std::to_string(free_port()), "file://" + folder.file(name), "unix:@" + name};
@@ -293,7 +293,7 @@ TEST_CASE("the refusal of a network without a secret says what to type for the l
     std::vector<std::string> variables;
     std::string typed;
   };
-  const std::string meeting[] = {"MASTER_ADDR=192.0.2.1", "MASTER_PORT=29500"};
+  const std::string torch_variables[] = {"MASTER_ADDR=192.0.2.1", "MASTER_PORT=29500"};
   const std::vector<launched_by> all{
       {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "GROUP_WORLD_SIZE=2"},
        "before torchrun: export"},
@@ -305,7 +305,7 @@ TEST_CASE("the refusal of a network without a secret says what to type for the l
   for (const auto& one : all) {
     const auto done = run_ranks("join", 1, [&](int) {
       rank_words w{{"join=200000"}, one.variables};
-      w.environment.insert(w.environment.end(), std::begin(meeting), std::end(meeting));
+      w.environment.insert(w.environment.end(), std::begin(torch_variables), std::end(torch_variables));
       return w;
     });
     check_refused(done, static_cast<int>(tutti::errc::auth_failed), {"without a secret", one.typed, "job.secret"});

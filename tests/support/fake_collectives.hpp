@@ -38,7 +38,7 @@ struct clique {
   bool broken = false;                                        ///< a rank has aborted, whose buffers may be gone
   std::map<std::vector<int>, std::weak_ptr<clique>> without;  ///< what it was shrunk to
   std::vector<ncclComm*> joined;
-  std::map<std::uint64_t, parts> meetings;
+  std::map<std::uint64_t, parts> calls;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<part>>> sent, received;
 };
 
@@ -133,15 +133,15 @@ inline void arrive(clique& c, const std::shared_ptr<part>& p) {
     }
     return;
   }
-  parts& all = c.meetings[p->sequence];
+  parts& all = c.calls[p->sequence];
   all.push_back(p);
   if (all.size() != c.size) return;
   std::ranges::sort(all, {}, [](const auto& q) { return q->rank; });
-  const bool alike = std::ranges::all_of(all, [&](const auto& q) {
+  const bool same = std::ranges::all_of(all, [&](const auto& q) {
     return q->what == all[0]->what && q->count == all[0]->count && q->type == all[0]->type && q->root == all[0]->root;
   });
-  if (!alike) ++machine::here().misuses;
-  if (alike && !dry) execute(all);
+  if (!same) ++machine::here().misuses;
+  if (same && !dry) execute(all);
   for (const auto& q : all) q->done = true;
 }
 

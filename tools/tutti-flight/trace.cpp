@@ -25,7 +25,7 @@ struct one_trace {
   std::int64_t base = 0;
   std::vector<json> events;
   std::map<std::uint64_t, std::size_t> collectives;  // of the world, by number
-  std::map<std::uint64_t, std::size_t> meetings;     // those that all ranks leave at about the same time
+  std::map<std::uint64_t, std::size_t> sync_points;  // those that all ranks leave at about the same time
 };
 
 double begin_of(const json& e) { return e["ts"]; }
@@ -47,7 +47,7 @@ one_trace read(const std::filesystem::path& path) {
     if (e.value("cat", "") == "collective" && e["args"]["group"] == 0) {
       const std::uint64_t sequence = e["args"]["sequence"];
       t.collectives[sequence] = t.events.size();
-      if (e["name"] == "all_reduce" || e["name"] == "barrier") t.meetings[sequence] = t.events.size();
+      if (e["name"] == "all_reduce" || e["name"] == "barrier") t.sync_points[sequence] = t.events.size();
     }
     t.events.push_back(std::move(e));
   }
@@ -58,8 +58,8 @@ one_trace read(const std::filesystem::path& path) {
 double ahead(const one_trace& t, const one_trace& reference) {
   if (t.boot == reference.boot) return 0;
   std::vector<double> differences;
-  for (const auto& [sequence, i] : t.meetings)
-    if (const auto other = reference.meetings.find(sequence); other != reference.meetings.end()) {
+  for (const auto& [sequence, i] : t.sync_points)
+    if (const auto other = reference.sync_points.find(sequence); other != reference.sync_points.end()) {
       differences.push_back(end_of(t.events[i]) - end_of(reference.events[other->second]));
     }
   if (differences.empty()) return 0;

@@ -68,7 +68,7 @@ const flight::entry* find_call(const flight& f, const group_key& g, std::uint64_
 }
 
 /// Returns true if the calls of two ranks fit together.
-bool alike(const watch::operation& a, const watch::operation& b) {
+bool same_call(const watch::operation& a, const watch::operation& b) {
   const std::string_view call = a.call.name();
   const bool counts = !call.ends_with("_v") && call != "gather" && call != "scatter";  // whose root has more
   return a.call.number == b.call.number && a.other == b.other && a.reduction == b.reduction &&
@@ -189,7 +189,7 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
       if (!other || last_call(other->flight, g) < p.at->what.sequence) {
         absent.insert(member);
       } else if (const auto* same = find_call(other->flight, g, p.at->what.sequence);
-                 same && !alike(same->what, p.at->what)) {
+                 same && !same_call(same->what, p.at->what)) {
         other_call[member].insert(p.rank);
       }
     }

@@ -122,14 +122,14 @@ std::string in_words(const recorded_world& w, const verdict& v) {
   std::string text = headline(v) + "\n";
   text.front() = static_cast<char>(text.front() == 'r' ? 'R' : text.front());
   // Ranks that do the same share a line; the culprits come first.
-  std::map<std::string, std::vector<const position*>> alike;
+  std::map<std::string, std::vector<const position*>> doing;
   std::vector<std::string> order;
   const auto add = [&](const position& p) {
     std::string key = "alone " + std::to_string(p.rank);
     if (const recorded_rank* r = w.find(p.rank); r && p.waits && process(*r, v.failed).empty())
       key = call(r->flight, *p.at) + details(*p.at);
-    if (!alike.contains(key)) order.push_back(key);
-    alike[key].push_back(&p);
+    if (!doing.contains(key)) order.push_back(key);
+    doing[key].push_back(&p);
   };
   const auto is_culprit = [&](const position& p) { return std::ranges::find(v.culprits, p.rank) != v.culprits.end(); };
   if (v.what != finding::nothing) {
@@ -139,7 +139,7 @@ std::string in_words(const recorded_world& w, const verdict& v) {
       if (!is_culprit(p)) add(p);
   }
   for (const std::string& key : order) {
-    const auto& those = alike[key];
+    const auto& those = doing[key];
     const position* const longest = *std::ranges::max_element(those, {}, [](const position* p) { return p->since; });
     std::vector<int> numbers;
     for (const position* p : those) numbers.push_back(p->rank);

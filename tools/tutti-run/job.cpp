@@ -27,22 +27,22 @@ std::string own_name() {
 }
 
 // Where the launchers of several machines, each started by hand or by another launcher, let their ranks meet.
-rendezvous given_meeting(const options& given) {
-  rendezvous meeting;
-  if (const char* job = std::getenv("TUTTI_JOB")) meeting.job = job;
-  meeting.url = given.part.rendezvous;
-  meeting.host = given.machines.master_address;
-  if (meeting.host.empty()) {
-    const auto url = parse_rendezvous(meeting.url);
-    meeting.host = url.host;
-    meeting.port = url.port;
-    return meeting;
+rendezvous_point given_rendezvous(const options& given) {
+  rendezvous_point rendezvous;
+  if (const char* job = std::getenv("TUTTI_JOB")) rendezvous.job = job;
+  rendezvous.url = given.part.rendezvous;
+  rendezvous.host = given.machines.master_address;
+  if (rendezvous.host.empty()) {
+    const auto url = parse_rendezvous(rendezvous.url);
+    rendezvous.host = url.host;
+    rendezvous.port = url.port;
+    return rendezvous;
   }
-  meeting.port =
+  rendezvous.port =
       static_cast<std::uint16_t>(given.machines.master_port != 0 ? given.machines.master_port : default_port);
-  const bool v6 = meeting.host.find(':') != std::string::npos;
-  meeting.url = text(v6 ? "tcp://[" : "tcp://", meeting.host, v6 ? "]:" : ":", meeting.port);
-  return meeting;
+  const bool v6 = rendezvous.host.find(':') != std::string::npos;
+  rendezvous.url = text(v6 ? "tcp://[" : "tcp://", rendezvous.host, v6 ? "]:" : ":", rendezvous.port);
+  return rendezvous;
 }
 
 int run_here(const options& given, const supervision_place& here) {
@@ -57,7 +57,7 @@ int run_here(const options& given, const supervision_place& here) {
                     here.signals,
                     files,
                     part,
-                    alone ? make_rendezvous() : given_meeting(given),
+                    alone ? make_rendezvous() : given_rendezvous(given),
                     alone ? here.secret.make(random_secret()) : std::string{},
                     here.lifeline.value(),
                     events};

@@ -127,7 +127,7 @@ std::string exported_name(std::string_view value) {
   return std::string{value};
 }
 
-std::string meeting_url(std::string_view value) {
+std::string rendezvous_url_of(std::string_view value) {
   using enum rendezvous_url::scheme;
   rendezvous_url url;
   try {
@@ -298,7 +298,7 @@ options parse_options(int argc, char** argv) {
         said.each = number("--nproc-per-node", "the ranks of a machine", value, 1);
         break;
       case rendezvous:
-        result.part.rendezvous = meeting_url(value);
+        result.part.rendezvous = rendezvous_url_of(value);
         break;
       case output:
         result.output = choose("--output", value, modes);

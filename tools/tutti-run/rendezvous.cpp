@@ -99,8 +99,8 @@ std::uint16_t free_network_port() {
   throw failure(1, "no free port was found for rank 0");
 }
 
-rendezvous make_rendezvous() {
-  rendezvous result;
+rendezvous_point make_rendezvous() {
+  rendezvous_point result;
   result.job = random_name();
   result.url = "unix:@tutti-" + result.job;
   result.port = free_port();

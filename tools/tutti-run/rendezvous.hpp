@@ -9,7 +9,7 @@
 namespace tutti::launch {
 
 /// Where the ranks of one job meet.
-struct rendezvous {
+struct rendezvous_point {
   std::string job;                 ///< 128 random bits, as 32 hexadecimal digits; may be empty between machines
   std::string url;                 ///< rank 0 listens there
   std::string host = "127.0.0.1";  ///< MASTER_ADDR
@@ -25,8 +25,8 @@ std::string random_secret();
 /// gives ports to outgoing connections.
 std::uint16_t free_network_port();
 
-/// Returns a new meeting of ranks that are all on this machine: at an abstract Unix socket.
-rendezvous make_rendezvous();
+/// Returns a new rendezvous point of ranks that are all on this machine: at an abstract Unix socket.
+rendezvous_point make_rendezvous();
 
 /// The job's secret in a file that only this user can read, in a folder of its own, which ends with this object. A
 /// file, because programs between the launcher and a rank (a shell script, Python's subprocess) close descriptors or

@@ -11,8 +11,8 @@ TUTTI_DECL void bring_all(const external_segments& d, const buffer& into);
 
 /// Does the same for the arguments of an all_reduce, and returns them without external segments.
 inline all_reduce_args bring_all(all_reduce_args a) {
-  bring_all(a.apart, a.out);
-  a.apart = {};
+  bring_all(a.external, a.out);
+  a.external = {};
   return a;
 }
 

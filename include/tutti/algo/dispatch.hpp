@@ -32,60 +32,60 @@
 namespace tutti::algo {
 
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const all_reduce_args& a, progress so_far = progress::nothing) {
-  return direct_all_reduce<T>(l, b, a, so_far);
+routine run_shm(group_link<T> l, shm_group& shm, const all_reduce_args& a, progress so_far = progress::nothing) {
+  return direct_all_reduce<T>(l, shm, a, so_far);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const broadcast_args& a) {
-  return direct_broadcast<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const broadcast_args& a) {
+  return direct_broadcast<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const reduce_scatter_args& a) {
-  return direct_reduce_scatter<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const reduce_scatter_args& a) {
+  return direct_reduce_scatter<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const all_gather_args& a) {
-  return direct_all_gather<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const all_gather_args& a) {
+  return direct_all_gather<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const reduce_args& a) {
-  return direct_reduce<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const reduce_args& a) {
+  return direct_reduce<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const scan_args& a) {
-  return direct_scan<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const scan_args& a) {
+  return direct_scan<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const exclusive_scan_args& a) {
-  return direct_exclusive_scan<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const exclusive_scan_args& a) {
+  return direct_exclusive_scan<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const gather_args& a) {
-  return direct_gather<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const gather_args& a) {
+  return direct_gather<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const scatter_args& a) {
-  return direct_scatter<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const scatter_args& a) {
+  return direct_scatter<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const all_to_all_args& a) {
-  return direct_all_to_all<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const all_to_all_args& a) {
+  return direct_all_to_all<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const all_gather_v_args& a) {
-  return direct_all_gather_v<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const all_gather_v_args& a) {
+  return direct_all_gather_v<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const reduce_scatter_v_args& a) {
-  return direct_reduce_scatter_v<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const reduce_scatter_v_args& a) {
+  return direct_reduce_scatter_v<T>(l, shm, a);
 }
 template <mapped_transport T>
-routine run_shm(group_link<T> l, shm_group& b, const all_reduce_coalesced_args& a) {
-  return direct_all_reduce_coalesced<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const all_reduce_coalesced_args& a) {
+  return direct_all_reduce_coalesced<T>(l, shm, a);
 }
 template <mapped_transport T, class Args>
-routine run_shm(group_link<T> l, shm_group& b, const Args& a, progress) {
-  return run_shm<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& shm, const Args& a, progress) {
+  return run_shm<T>(l, shm, a);
 }
 
 template <mapped_transport T>

@@ -387,12 +387,12 @@ inline void op_state::complete(status s) noexcept {
   if (list) list->remove(*this);
   if (!s.ok()) owner->failed(result);
   owner->ended(*this);
-  tutti::engine& home = owner->engine();  // the slot may be recycled as soon as the word says finished
+  tutti::engine& e = owner->engine();  // the slot may be recycled as soon as the word says finished
   const std::uintptr_t seen = word.exchange(finished, std::memory_order_acq_rel);
   if (seen != in_flight)
-    home.post(*reinterpret_cast<waiter*>(seen));
+    e.post(*reinterpret_cast<waiter*>(seen));
   else
-    home.notify_locked();
+    e.notify_locked();
 }
 
 }  // namespace tutti

@@ -97,11 +97,11 @@ class op_awaiter_base {
     auto self = reinterpret_cast<std::uintptr_t>(&waiter_);
     const bool left = slot_->word.compare_exchange_strong(self, op_state::in_flight, std::memory_order_acq_rel);
     if (left && !waiter_.in) return;
-    tutti::engine& home = slot_->owner->engine();
+    tutti::engine& e = slot_->owner->engine();
     if (!left) {
-      auto guard = home.lock();
+      auto guard = e.lock();
     }  // complete() runs under the lock: now it has posted the waiter
-    home.withdraw(waiter_);
+    e.withdraw(waiter_);
   }
 
   // An aborted operation must pass through await_suspend(): a sender completes with set_stopped from there.
@@ -138,10 +138,10 @@ class op_awaiter_base {
     waiter_.handle = h;
     waiter_.op = &*slot_;
     suspended_ = true;
-    tutti::engine& home = slot_->owner->engine();
-    if (!drive_scope::covers(home) && !driven_here::covers(home)) overdue::enlist(waiter_);
+    tutti::engine& e = slot_->owner->engine();
+    if (!drive_scope::covers(e) && !driven_here::covers(e)) overdue::enlist(waiter_);
     if (in_line()) {
-      home.post_in_line(waiter_, slot_->owner->line());
+      e.post_in_line(waiter_, slot_->owner->line());
       return true;
     }
     std::uintptr_t expected = op_state::in_flight;

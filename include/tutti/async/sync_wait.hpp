@@ -24,8 +24,8 @@ class signalling {
  public:
   struct promise_type : cached_frame {
     template <class... Rest>  // const, and not explicit, for nvcc 13.0
-    promise_type(engine& e, const Rest&...) noexcept : home(e) {}
-    engine& home;
+    promise_type(engine& e, const Rest&...) noexcept : driven_by(e) {}
+    engine& driven_by;
     std::atomic<bool> ended{false}, released{false};
     signalling get_return_object() noexcept {
       return signalling{std::coroutine_handle<promise_type>::from_promise(*this)};
@@ -37,7 +37,7 @@ class signalling {
         void await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
           promise_type& p = h.promise();
           p.ended.store(true, std::memory_order_release);
-          p.home.notify();  // the waiting thread may sleep, if this is another one
+          p.driven_by.notify();  // the waiting thread may sleep, if this is another one
           p.released.store(true, std::memory_order_release);
         }
         void await_resume() const noexcept {}
@@ -107,12 +107,12 @@ auto sync_wait(engine& driver, Awaitable&& a) -> detail::value_of<await_result_t
 }
 
 /// Does the same with the engine of an object, such as a communicator: `sync_wait(world, train(world, net))`.
-template <class Home, awaitable Awaitable>
-  requires requires(Home& h) {
+template <class HasEngine, awaitable Awaitable>
+  requires requires(HasEngine& h) {
     { h.engine() } -> std::same_as<engine&>;
   }
-auto sync_wait(Home& home, Awaitable&& a) -> detail::value_of<await_result_t<Awaitable>> {
-  return sync_wait(home.engine(), std::forward<Awaitable>(a));
+auto sync_wait(HasEngine& owner, Awaitable&& a) -> detail::value_of<await_result_t<Awaitable>> {
+  return sync_wait(owner.engine(), std::forward<Awaitable>(a));
 }
 
 }  // namespace tutti

@@ -28,12 +28,12 @@ namespace tutti {
 template <backend B>
 class communicator_core final : public op_owner {
  public:
-  communicator_core(B b, std::shared_ptr<tutti::engine> home, duration timeout)
-      : home_(std::move(home)), backend_(std::move(b)), timeout_(timeout) {
+  communicator_core(B b, std::shared_ptr<tutti::engine> engine, duration timeout)
+      : engine_(std::move(engine)), backend_(std::move(b)), timeout_(timeout) {
     if constexpr (records) {
       recorder_ = &backend_.recorder();
       if (backend_.members().context == 0) return;
-      const auto guard = home_->lock();
+      const auto guard = engine_->lock();
       recorder_->note_group(backend_.members().context, backend_.members().members);
     }
   }
@@ -42,8 +42,8 @@ class communicator_core final : public op_owner {
 
   [[nodiscard]] B& backend() noexcept { return backend_; }
   [[nodiscard]] const B& backend() const noexcept { return backend_; }
-  [[nodiscard]] tutti::engine& engine() noexcept override { return *home_; }
-  [[nodiscard]] const std::shared_ptr<tutti::engine>& shared_engine() const noexcept { return home_; }
+  [[nodiscard]] tutti::engine& engine() noexcept override { return *engine_; }
+  [[nodiscard]] const std::shared_ptr<tutti::engine>& shared_engine() const noexcept { return engine_; }
   /// Returns a pointer that expires with the communicator: after that nothing may be issued.
   [[nodiscard]] std::weak_ptr<const char> life() const noexcept { return life_; }
   [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
@@ -56,9 +56,9 @@ class communicator_core final : public op_owner {
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
     using args_type = std::remove_cvref_t<decltype(arguments(make, std::declval<op_state&>()))>;
-    home_->check_place(args_type::name);
+    engine_->check_place(args_type::name);
     const detail::errno_guard kept;
-    auto guard = home_->lock();
+    auto guard = engine_->lock();
     constexpr bool in_slot = !std::invocable<Make&>;
     constexpr bool can_begin = requires(const args_type& a) {
       { backend_.begin(a) } noexcept -> std::same_as<algo::decision>;
@@ -105,33 +105,33 @@ class communicator_core final : public op_owner {
 
   /// Ends every operation of this world, here and on its peers, which learn this rank's number.
   void abort(std::uint64_t detail) noexcept {
-    if (home_->inherited() || detail::users_reduction::abort(detail)) return;
+    if (engine_->inherited() || detail::users_reduction::abort(detail)) return;
     {
-      auto guard = home_->lock();
+      auto guard = engine_->lock();
       backend_.abort(by_this_rank(detail));
     }
-    home_->notify();
+    engine_->notify();
   }
 
   /// Ends the world if an operation is still in flight; handles stay valid and report errc::aborted. In a child made by
   /// fork() this does nothing, as do abort(), release() and drop(): the rank belongs to the parent, and peers do not
   /// hear of the child.
   void close() noexcept {
-    if (home_->inherited()) return;
-    auto guard = home_->lock();
+    if (engine_->inherited()) return;
+    auto guard = engine_->lock();
     if (!backend_.busy(*this)) return;
     backend_.abort(by_this_rank(status::destroyed));
-    home_->notify_locked();
+    engine_->notify_locked();
   }
 
   void release(op_state& s) noexcept override {
-    if (!home_->inherited() && pool_.release(s)) delete this;
+    if (!engine_->inherited() && pool_.release(s)) delete this;
   }
 
   /// Releases the communicator's part: this object is destroyed with the last handle, or now.
   void drop() noexcept {
     life_.reset();
-    if (home_->inherited()) return leave_alone();
+    if (engine_->inherited()) return leave_alone();
     if (pool_.close()) delete this;
   }
 
@@ -187,7 +187,7 @@ class communicator_core final : public op_owner {
     return {errc::aborted, 0, backend_.world_rank(), detail};
   }
 
-  std::shared_ptr<tutti::engine> home_;
+  std::shared_ptr<tutti::engine> engine_;
   B backend_;
   watch::flight_recorder* recorder_ = nullptr;  // of the world, if it has one
   op_pool pool_;

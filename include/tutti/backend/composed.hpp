@@ -146,7 +146,7 @@ class composed {
   [[nodiscard]] std::string absent(const op_state& s) const;
   /// Returns the world rank at fault for errc::mismatch: the one that differs from most of its group, or sent a user's
   /// message of another length. -1 if two of many differ and the calls of the others are not known.
-  [[nodiscard]] int odd_rank(const op_state& s) const noexcept;
+  [[nodiscard]] int outlier(const op_state& s) const noexcept;
   /// Returns the call chain of all collectives that this rank has called so far in this group, if none of them is in
   /// flight.
   [[nodiscard]] algo::call_chain calls() const noexcept;

@@ -32,8 +32,8 @@ class driver final : public progress_source {
   static_assert(transport<T>);
 
  public:
-  driver(std::shared_ptr<engine> home, std::unique_ptr<T> link)
-      : engine_(std::move(home)), link_(std::move(link)), recorder_(link_->rank(), link_->size()) {
+  driver(std::shared_ptr<tutti::engine> engine, std::unique_ptr<T> link)
+      : engine_(std::move(engine)), link_(std::move(link)), recorder_(link_->rank(), link_->size()) {
     // If ranks outnumber cores, a spinning rank keeps the core from the rank that it waits for.
     engine_->wait_by(link_->ranks_per_core() <= 1 ? wait_policy::own_core() : wait_policy::shared_core());
     engine_->attach(*this);
@@ -51,8 +51,8 @@ class driver final : public progress_source {
   }
 
   [[nodiscard]] T& link() noexcept { return *link_; }
-  [[nodiscard]] engine& home() noexcept { return *engine_; }
-  [[nodiscard]] const std::shared_ptr<engine>& shared_home() const noexcept { return engine_; }
+  [[nodiscard]] tutti::engine& engine() noexcept { return *engine_; }
+  [[nodiscard]] const std::shared_ptr<tutti::engine>& shared_engine() const noexcept { return engine_; }
   [[nodiscard]] op_list& in_flight() noexcept { return in_flight_; }
   [[nodiscard]] watch::flight_recorder& recorder() noexcept { return recorder_; }
 
@@ -122,8 +122,8 @@ class driver final : public progress_source {
 
   /// Takes over the shm group of a group that has ended here; its memory is freed once the other ranks no longer read
   /// it. Under the engine's lock.
-  void retire(algo::shm_group& b) noexcept {
-    retired_.retire(b);
+  void retire(algo::shm_group& shm) noexcept {
+    retired_.retire(shm);
     reclaim();
   }
 
@@ -213,7 +213,7 @@ class driver final : public progress_source {
 
   static constexpr duration patience = std::chrono::milliseconds(100), absence = std::chrono::milliseconds(20);
 
-  std::shared_ptr<engine> engine_;
+  std::shared_ptr<tutti::engine> engine_;
   std::unique_ptr<T> link_;
   watch::flight_recorder recorder_;
   op_list in_flight_;
@@ -240,12 +240,12 @@ template <class Driver>
 std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, std::size_t bytes) {
   std::byte* p = nullptr;
   {
-    auto guard = keep->home().lock();
+    auto guard = keep->engine().lock();
     p = keep->allocate(bytes);
   }
   return {p, [keep](std::byte* at) {
-            if (keep->home().inherited()) return;  // in a child made by fork(): see communicator_core
-            auto guard = keep->home().lock();
+            if (keep->engine().inherited()) return;  // in a child made by fork(): see communicator_core
+            auto guard = keep->engine().lock();
             keep->deallocate(at);
           }};
 }
@@ -263,11 +263,11 @@ struct held_registration {
   /// by fork() it leaves the memory to the end of the world.
   ~held_registration() {
     const auto with = world.lock();
-    if (!memory || !with || with->home().inherited() || users_reduction::runs_here()) return;
+    if (!memory || !with || with->engine().inherited() || users_reduction::runs_here()) return;
     const auto unused = [this] { return memory->uses.load(std::memory_order_acquire) == 0; };
     for (;;) {
-      with->home().run_until(unused);
-      auto guard = with->home().lock();
+      with->engine().run_until(unused);
+      auto guard = with->engine().lock();
       if (!unused()) continue;
       with->link().registrations()->remove(*memory);
       return;
@@ -281,14 +281,14 @@ template <class Driver>
 registration register_buffer(const std::shared_ptr<Driver>& with, std::span<std::byte> memory, std::string words) {
   if constexpr (requires { with->link().registrations()->empty(); }) {
     auto held = std::make_shared<held_registration<Driver>>(with);
-    auto guard = with->home().lock();
+    auto guard = with->engine().lock();
     // In a world that has failed, a peer may be in an operation yet, and write to what a new registration would get.
     auto* const all = with->link().failure().ok() ? with->link().registrations() : nullptr;
     if (all) held->memory = all->add(memory, std::move(words));
     if (!held->memory) return {};
     return registration{std::move(held)};
   } else if constexpr (requires { with->link().locate(memory.data(), memory.size()); }) {
-    auto guard = with->home().lock();
+    auto guard = with->engine().lock();
     return with->link().locate(memory.data(), memory.size()) ? registration{std::make_shared<char>()} : registration{};
   }
   return {};

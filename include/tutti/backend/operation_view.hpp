@@ -67,7 +67,7 @@ template <class Args>
 operation_buffers operands_of(const Args& a, int me) noexcept {
   operation_buffers b;
   if constexpr (requires { a.in.data; }) b.whole = read_only_view(a.in);
-  if constexpr (requires { a.apart; }) b.external = a.apart;
+  if constexpr (requires { a.external; }) b.external = a.external;
   if constexpr (std::same_as<Args, all_reduce_coalesced_args>) b.list = a.data;
   if constexpr (std::same_as<Args, send_args>) b.whole = a.data;
   if constexpr (std::same_as<Args, broadcast_args>)

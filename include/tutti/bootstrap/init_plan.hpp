@@ -24,11 +24,11 @@ namespace tutti::detail {
 struct init_plan {
   int rank = 0;
   int world_size = 1;
-  int local_size = -1;   ///< ranks on this machine; -1: unknown
-  std::string job;       ///< may be empty
-  rendezvous_url where;  ///< env:// for a world of one
-  std::string source;    ///< origin of `where`, for messages
-  bool vouched = false;  ///< the launcher has started exactly world_size processes, so that no extra rank can come
+  int local_size = -1;       ///< ranks on this machine; -1: unknown
+  std::string job;           ///< may be empty
+  rendezvous_url where;      ///< env:// for a world of one
+  std::string source;        ///< origin of `where`, for messages
+  bool exact_count = false;  ///< the launcher has started exactly world_size processes, so that no extra rank can come
   transport_choice transport = transport_choice::automatic;
   std::string interface;
   int connections = 1;
@@ -95,7 +95,7 @@ std::optional<int> surplus_rank(changed_environment<Get>& get) {
 }
 
 /// Returns true if the launcher that counted the processes also named their rendezvous.
-bool launcher_vouches(const variable_lookup auto& get, const launch& found, std::uint32_t user) {
+bool launcher_counts(const variable_lookup auto& get, const launch& found, std::uint32_t user) {
   if (found.rendezvous == at_socket("tutti-" + found.job)) return get("TUTTI_REPORT_FD").has_value();  // tutti-run
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
@@ -188,12 +188,12 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   if (found->world_size == 1) return plan;
   plan.where = found->rendezvous;
   plan.source = given_place ? "init_options::rendezvous" : found->rendezvous_source;
-  plan.vouched = !rank && !given_place && !surplus && launcher_vouches(get, *found, user);
+  plan.exact_count = !rank && !given_place && !surplus && launcher_counts(get, *found, user);
   if (!given_place && !get("TUTTI_RENDEZVOUS"))
     if (const auto socket = torchrun_socket(get, user)) {
       plan.where = *socket;
       plan.source = "all ranks are on this machine, of one torchrun";
-      plan.vouched = !rank;
+      plan.exact_count = !rank;
     }
   return plan;
 }

@@ -32,10 +32,10 @@ void run_sim(int size, const sim_options& how, F f) {
   for (int r = 0; r < size; ++r)
     network->schedule().start(r, how.stack_bytes, [&, r] {
       try {
-        auto home = std::make_shared<engine>();
+        auto engine = std::make_shared<tutti::engine>();
         auto link = std::make_unique<transport_type>(network, r);
-        auto d = std::make_shared<driver<transport_type>>(home, std::move(link));
-        communicator<B> world{B{std::move(d)}, std::move(home), how.timeout};
+        auto d = std::make_shared<driver<transport_type>>(engine, std::move(link));
+        communicator<B> world{B{std::move(d)}, std::move(engine), how.timeout};
         try {
           std::invoke(f, world);
         } catch (...) {

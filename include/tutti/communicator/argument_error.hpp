@@ -83,7 +83,7 @@ consteval argument_error slip_of_call() {
     if constexpr (first != argument_error::none || second != argument_error::none)
       return first != argument_error::none ? first : second;
     else
-      return alike<A, B> ? argument_error::none : argument_error::in_and_out_must_have_the_same_type_of_elements;
+      return same_element<A, B> ? argument_error::none : argument_error::in_and_out_must_have_the_same_type_of_elements;
   } else if constexpr (std::is_void_v<B>) {
     return slip_of_one<How, A>();
   } else {

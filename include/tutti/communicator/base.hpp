@@ -92,8 +92,8 @@ class communicator_base : public call_base<B> {
   using call_base<B>::core;
   using call_base<B>::core_;
 
-  communicator_base(B b, std::shared_ptr<tutti::engine> home, duration timeout)
-      : call_base<B>(new communicator_core<B>(std::move(b), std::move(home), timeout)) {}
+  communicator_base(B b, std::shared_ptr<tutti::engine> engine, duration timeout)
+      : call_base<B>(new communicator_core<B>(std::move(b), std::move(engine), timeout)) {}
   ~communicator_base() { end(); }
 
   /// Ends the communicator, which then behaves as after a move.

@@ -87,8 +87,8 @@ class call_base {
       who(call).refuse(std::string(a) + " is " + std::to_string(x) + " elements but " + b + " is " + std::to_string(y));
   }
   template <class T>
-  void check_apart(const char* call, std::span<const T> in, std::span<T> out,
-                   const char* advice = "pass the same buffer twice for in place, or separate ones") const {
+  void check_disjoint(const char* call, std::span<const T> in, std::span<T> out,
+                      const char* advice = "pass the same buffer twice for in place, or separate ones") const {
     if (overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes()))
       who(call).refuse((in.data() == out.data() ? "in and out overlap; " : "in and out overlap in part; ") +
                        std::string(advice));
@@ -125,11 +125,11 @@ class call_base {
                        " overlap, but are written to");
   }
   /// Throws unless the external segments are in order, do not overlap and lie inside a buffer of `size` elements.
-  void check_parts(const char* call, const external_segments& apart, std::size_t size) const {
+  void check_parts(const char* call, const external_segments& external, std::size_t size) const {
     std::size_t before = 0;
-    for (const external_segment* p = apart.parts; p != apart.end(); ++p) {
+    for (const external_segment* p = external.parts; p != external.end(); ++p) {
       if (p->first < before || p->first > size || p->count > size - p->first || (!p->data && p->count != 0))
-        who(call).refuse("part " + std::to_string(p - apart.parts) +
+        who(call).refuse("part " + std::to_string(p - external.parts) +
                          " is out of order, at null, or beyond the buffer of " + std::to_string(size) + " elements");
       before = p->first + p->count;
     }

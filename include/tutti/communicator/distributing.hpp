@@ -36,7 +36,7 @@ class distributing_calls : public Base {
   /// overlaps `out` at another place, as C interfaces allow, it is moved to its block first; a prepared operation, and
   /// one on a device, refuses that. Costs: see algo/shm/v.hpp and algo/message/ring_v.hpp.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, all_gather_v_args> && alike<In, Out>
+    requires supports<backend_type, all_gather_v_args> && same_element<In, Out>
   started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, call_options how = {},
                                           std::source_location where = std::source_location::current()) {
     auto from = read_only(in);
@@ -55,7 +55,7 @@ class distributing_calls : public Base {
   /// written. `out` is ignored on other ranks. Costs: see algo/shm/gather_scatter.hpp,
   /// algo/message/tree_gather_scatter.hpp and algo/message/linear.hpp.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, gather_args> && alike<In, Out>
+    requires supports<backend_type, gather_args> && same_element<In, Out>
   started<gather_args> gather(In&& in, Out&& out, int root, call_options how = {},
                               std::source_location where = std::source_location::current()) {
     this->check_rank("gather", "root", root);
@@ -77,7 +77,7 @@ class distributing_calls : public Base {
   /// on other ranks, which need not know it. A rank whose `in` is not as long as the root's count for it causes
   /// errc::mismatch.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, gather_v_args> && alike<In, Out>
+    requires supports<backend_type, gather_v_args> && same_element<In, Out>
   started<gather_v_args> gather_v(In&& in, Out&& out, layout blocks, int root, call_options how = {},
                                   std::source_location where = std::source_location::current()) {
     this->check_rank("gather_v", "root", root);
@@ -100,7 +100,7 @@ class distributing_calls : public Base {
   /// ranks and may be empty there. Costs: see algo/shm/gather_scatter.hpp, algo/message/tree_gather_scatter.hpp and
   /// algo/message/linear.hpp.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, scatter_args> && alike<In, Out>
+    requires supports<backend_type, scatter_args> && same_element<In, Out>
   started<scatter_args> scatter(In&& in, Out&& out, int root, call_options how = {},
                                 std::source_location where = std::source_location::current()) {
     this->check_rank("scatter", "root", root);
@@ -119,7 +119,7 @@ class distributing_calls : public Base {
   /// Scatters blocks of any lengths. `blocks` lays out the root's `in`, which may be longer; it is ignored on other
   /// ranks, which need not know it. A rank whose `out` is not as long as the root's count for it causes errc::mismatch.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, scatter_v_args> && alike<In, Out>
+    requires supports<backend_type, scatter_v_args> && same_element<In, Out>
   started<scatter_v_args> scatter_v(In&& in, Out&& out, layout blocks, int root, call_options how = {},
                                     std::source_location where = std::source_location::current()) {
     this->check_rank("scatter_v", "root", root);
@@ -140,14 +140,14 @@ class distributing_calls : public Base {
   /// equal blocks. Collective; the count must be equal on all ranks. `out` may be the same buffer as `in`, or a longer
   /// one: its beginning is written. Costs: see algo/shm/all_to_all.hpp and algo/message/pairwise.hpp.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, all_to_all_args> && alike<In, Out>
+    requires supports<backend_type, all_to_all_args> && same_element<In, Out>
   started<all_to_all_args> all_to_all(In&& in, Out&& out, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     this->check_room("all_to_all", "in", from.size(), "out", std::ranges::size(out));
     this->check_equal_blocks("all_to_all", from.size());
     const auto to = span_of(out).first(from.size());
-    if (from.data() != to.data()) this->check_apart("all_to_all", from, to);
+    if (from.data() != to.data()) this->check_disjoint("all_to_all", from, to);
     return move<all_to_all_args>(from, to, how, where, [&](auto& a) {
       a.in_blocks = a.out_blocks = layout::of_equal(from.size() / this->ranks());
     });
@@ -156,7 +156,7 @@ class distributing_calls : public Base {
   /// rank, `out_blocks` those that it receives from each. The buffers may be longer than their blocks, and must not
   /// overlap. Two ranks that give different counts for one block cause errc::mismatch.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, all_to_all_v_args> && alike<In, Out>
+    requires supports<backend_type, all_to_all_v_args> && same_element<In, Out>
   started<all_to_all_v_args> all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks,
                                           call_options how = {},
                                           std::source_location where = std::source_location::current()) {
@@ -166,7 +166,7 @@ class distributing_calls : public Base {
     this->check_blocks("all_to_all_v", out_blocks, to.size(), access::write);
     this->check_equal("all_to_all_v", "what this rank has for itself", in_blocks.size(this->me()),
                       "what it gets from itself", out_blocks.size(this->me()));
-    this->check_apart("all_to_all_v", from, to, "pass separate ones: blocks of any lengths have no form in place");
+    this->check_disjoint("all_to_all_v", from, to, "pass separate ones: blocks of any lengths have no form in place");
     return move<all_to_all_v_args>(from, to, how, where, [&](auto& a) {
       a.in_blocks = in_blocks;
       a.out_blocks = out_blocks;

@@ -35,7 +35,7 @@ concept value = transferable<T> && sizeof(T) <= op_state::value_bytes && alignof
 
 /// Two ranges with the same element type.
 template <class In, class Out>
-concept alike = std::same_as<std::ranges::range_value_t<In>, std::ranges::range_value_t<Out>>;
+concept same_element = std::same_as<std::ranges::range_value_t<In>, std::ranges::range_value_t<Out>>;
 
 /// Contiguous list of buffers, as spans of elements that may be written.
 template <class R>

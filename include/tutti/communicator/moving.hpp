@@ -81,7 +81,7 @@ class moving_calls : public Base {
   /// blocks are written. Costs: see algo/shm/all_gather.hpp, algo/message/ring.hpp, algo/message/bruck.hpp and
   /// algo/hierarchical/blocks.hpp.
   template <elements In, writable_elements Out>
-    requires supports<backend_type, all_gather_args> && alike<In, Out>
+    requires supports<backend_type, all_gather_args> && same_element<In, Out>
   started<all_gather_args> all_gather(In&& in, Out&& out, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);

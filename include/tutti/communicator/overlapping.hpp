@@ -19,7 +19,7 @@ struct block_pair {
 TUTTI_DECL block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept;
 
 /// Throws usage_error if two buffers of a list, which is written, share a byte, or if one with elements is at null.
-TUTTI_DECL void check_apart(const call_context& who, const buffer_list& list);
+TUTTI_DECL void check_disjoint(const call_context& who, const buffer_list& list);
 
 }  // namespace tutti::detail
 

@@ -81,7 +81,7 @@ class prepared {
       who().refuse("this operation was prepared for buffers of " + std::to_string(args_.data.bytes()) +
                    " bytes together, but they are " + std::to_string(bytes) +
                    (whole ? "" : ", not all of whole elements") + " now; prepare another for them");
-    detail::check_apart(who(), args_.data);
+    detail::check_disjoint(who(), args_.data);
   }
 
   struct borrowed {

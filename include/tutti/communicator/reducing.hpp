@@ -41,7 +41,7 @@ class reducing_calls : public Base {
   /// Reduces `in` into another buffer, which must not overlap it. A longer `out` is fine: only its beginning is
   /// written.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
-    requires supports<backend_type, all_reduce_args> && alike<In, Out>
+    requires supports<backend_type, all_reduce_args> && same_element<In, Out>
   started<all_reduce_args> all_reduce(In&& in, Out&& out, Op with = {}, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     return reduce_into<all_reduce_args>(read_only(in), span_of(out), with, how, where);
@@ -52,11 +52,11 @@ class reducing_calls : public Base {
   /// like the buffer. Ranks may differ in their segments. A segment beyond `inout`, or out of order, is a usage_error.
   template <writable_elements R, reduction_for<std::ranges::range_value_t<R>> Op>
     requires supports<backend_type, all_reduce_args> && Base::inline_path
-  started<all_reduce_args> all_reduce(R&& inout, external_segments apart, Op with, call_options how = {},
+  started<all_reduce_args> all_reduce(R&& inout, external_segments external, Op with, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
-    this->check_parts("all_reduce", apart, span_of(inout).size());
+    this->check_parts("all_reduce", external, span_of(inout).size());
     return reduce_into<all_reduce_args>(read_only(inout), span_of(inout), with, how, where,
-                                        [&](all_reduce_args& a) { a.apart = apart; });
+                                        [&](all_reduce_args& a) { a.external = external; });
   }
   /// Reduces one number or small struct; the handle's result is the reduced value: `float l = world.all_reduce(loss,
   /// mean).wait()`.
@@ -75,7 +75,7 @@ class reducing_calls : public Base {
   /// `out` may be block r of `in`. A longer `out` is fine: only its beginning is written. Costs: see
   /// algo/shm/all_gather.hpp, algo/message/ring.hpp and algo/hierarchical/blocks.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
-    requires supports<backend_type, reduce_scatter_args> && alike<In, Out>
+    requires supports<backend_type, reduce_scatter_args> && same_element<In, Out>
   started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, call_options how = {},
                                               std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
@@ -92,7 +92,7 @@ class reducing_calls : public Base {
   /// the buffers, it belongs to the operation until the handle has ended. `out` may be longer than this rank's block,
   /// and may be block r of `in` if no blocks overlap. Costs: see algo/shm/v.hpp and algo/message/ring_v.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
-    requires supports<backend_type, reduce_scatter_v_args> && alike<In, Out>
+    requires supports<backend_type, reduce_scatter_v_args> && same_element<In, Out>
   started<reduce_scatter_v_args> reduce_scatter_v(In&& in, Out&& out, layout blocks, Op with = {},
                                                   call_options how = {},
                                                   std::source_location where = std::source_location::current()) {
@@ -132,7 +132,7 @@ class reducing_calls : public Base {
       (void)grain_of(who, with, bytes);
       a.data.count += bytes / one.element_bytes;
     }
-    detail::check_apart(who, a.data);
+    detail::check_disjoint(who, a.data);
     return this->start({a.data.count, one.type, one.element_bytes}, how, where, a);
   }
 
@@ -140,7 +140,7 @@ class reducing_calls : public Base {
   /// empty there. On the root `in` and `out` may be the same buffer. Collective; count, root and reduction must be
   /// equal on all ranks. Costs: see algo/shm/reduce.hpp, algo/message/tree_reduce.hpp and algo/message/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
-    requires supports<backend_type, reduce_args> && alike<In, Out>
+    requires supports<backend_type, reduce_args> && same_element<In, Out>
   started<reduce_args> reduce(In&& in, Out&& out, int root, Op with = {}, call_options how = {},
                               std::source_location where = std::source_location::current()) {
     this->check_rank("reduce", "root", root);
@@ -182,7 +182,7 @@ class reducing_calls : public Base {
                             const std::source_location& where, Rest rest = {}) {
     (void)grain_of(this->who(Args::name), with, in.size());
     const auto to = front<Args>(out, in.size(), "in");
-    if (in.data() != to.data()) this->check_apart(Args::name, in, to);
+    if (in.data() != to.data()) this->check_disjoint(Args::name, in, to);
     return compute<Args>(in, to, with, how, where, rest);
   }
 

@@ -28,7 +28,7 @@ class scanning_calls : public Base {
   /// ranks. `out` may be the same buffer as `in`, or a longer one: its beginning is written. Costs: see
   /// algo/shm/scan.hpp, algo/message/scan.hpp and algo/message/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
-    requires supports<backend_type, scan_args> && alike<In, Out>
+    requires supports<backend_type, scan_args> && same_element<In, Out>
   started<scan_args> scan(In&& in, Out&& out, Op with = {}, call_options how = {},
                           std::source_location where = std::source_location::current()) {
     return this->template reduce_into<scan_args>(read_only(in), span_of(out), with, how, where);
@@ -56,7 +56,7 @@ class scanning_calls : public Base {
   /// 0's `out` is not changed: set it to the neutral element, for example zero. Otherwise as scan of two buffers, which
   /// may be the same.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
-    requires supports<backend_type, exclusive_scan_args> && alike<In, Out>
+    requires supports<backend_type, exclusive_scan_args> && same_element<In, Out>
   started<exclusive_scan_args> exclusive_scan(In&& in, Out&& out, Op with = {}, call_options how = {},
                                               std::source_location where = std::source_location::current()) {
     return this->template reduce_into<exclusive_scan_args>(read_only(in), span_of(out), with, how, where);

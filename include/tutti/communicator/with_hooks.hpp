@@ -22,11 +22,11 @@ template <backend B, operation_hooks H>
   requires(B::where == space::host)
 [[nodiscard]] communicator<hooked<B, H>> with_hooks(communicator<B> world, H hooks) {
   const auto timeout = world.timeout();
-  auto home = world.backend().shared_engine();
+  auto engine = world.backend().shared_engine();
   // Kept whole: its operations in flight belong to it, and its backend counts the world's calls.
   auto whole = std::make_shared<communicator<B>>(std::move(world));
   std::shared_ptr<B> inner{whole, &whole->backend()};
-  return {hooked<B, H>{std::move(inner), std::make_shared<H>(std::move(hooks))}, std::move(home), timeout};
+  return {hooked<B, H>{std::move(inner), std::make_shared<H>(std::move(hooks))}, std::move(engine), timeout};
 }
 
 }  // namespace tutti

@@ -24,7 +24,7 @@ struct all_reduce_args {
   buffer out;
   reduction op;
   algorithm via = algorithm::automatic;
-  external_segments apart{};  ///< in place only: ranges of the operand that are not in `in` yet
+  external_segments external{};  ///< in place only: ranges of the operand that are not in `in` yet
 };
 
 /// The arguments of broadcast: every rank gets the root's `data`.

@@ -82,8 +82,8 @@ class adasum_hook {
         co_await world.recv(theirs, me + paired, tag_, {}, b.where);
         each(b, mine, theirs);
       }
-      for (int apart = 1; apart < paired; apart *= 2) {
-        const int peer = me ^ apart;
+      for (int distance = 1; distance < paired; distance *= 2) {
+        const int peer = me ^ distance;
         op out = world.send(mine, peer, tag_, {}, b.where);
         co_await world.recv(theirs, peer, tag_, {}, b.where);
         co_await std::move(out);

@@ -60,11 +60,11 @@ class device_reducer {
       : pass_(shapes, std::move(options), world.rank()),
         gpus_(&devices),
         world_(&detail::countable(world)),
-        arena_(detail::make_alike(
+        arena_(detail::make_agreed(
             world, "reducer", shapes,
             [&] {
               check_worlds();
-              return make_arena(pass_.plan_for(pass_.options().arrival));
+              return make_arena(pass_.plan_for(pass_.options().ready_order));
             },
             [&](const arena_type& a) { return a.layout().id() ^ pass_.options().id(); }, where)),
         weights_(scaling::divided, pass_.options().predivide, world.size()),
@@ -85,7 +85,7 @@ class device_reducer {
   [[nodiscard]] std::size_t bytes() const noexcept { return arena_.bytes(); }
   [[nodiscard]] double total_weight() const noexcept { return weights_.total(); }
   [[nodiscard]] bool used(std::size_t parameter) const { return pass_.used(parameter); }
-  [[nodiscard]] std::span<const int> arrival() const noexcept { return pass_.marks().arrival(); }
+  [[nodiscard]] std::span<const int> ready_order() const noexcept { return pass_.marks().ready_order(); }
   [[nodiscard]] std::uint64_t replans() const noexcept { return pass_.replans(); }
   /// Returns the gradient of one parameter: written in the backward pass, and the mean when the pass is complete. Zero
   /// at first.
@@ -295,7 +295,7 @@ class device_reducer {
   /// of the hosts does not know.
   [[noreturn]] void explain() const {
     try {
-      detail::tell_apart(detail::pass_of(pass_.weight()));
+      detail::throw_different_calls(detail::pass_of(pass_.weight()));
     } catch (const error& e) {
       if (e.kind() != errc::device || e.cause().peer != gpus_->backend().world_rank()) throw;
       const auto guard = gpus_->engine().lock();

@@ -14,7 +14,7 @@ namespace tutti::grad::detail {
 /// Returns the plan of a reducer, with room behind the last bucket for the usage map. Throws usage_error for a gradient
 /// type that has no mean, and for options that no plan can follow.
 [[nodiscard]] TUTTI_DECL plan layout_of(const ready_tracker& all, const reducer_options& options,
-                                        std::span<const int> arrival);
+                                        std::span<const int> ready_order);
 
 /// Allocates the memory of a plan.
 template <class Comm>

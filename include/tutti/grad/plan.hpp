@@ -75,15 +75,15 @@ struct plan {
 };
 
 /// Lays parameters out in buckets. It is a pure function, so equal arguments give equal plans on all ranks. Parameters
-/// are placed in the order in which the backward pass completes them: `arrival`, which names each once, or, if that is
-/// empty, the reverse of their registration. Each goes into its dtype's open bucket, which closes when its bytes,
+/// are placed in the order in which the backward pass completes them: `ready_order`, which names each once, or, if that
+/// is empty, the reverse of their registration. Each goes into its dtype's open bucket, which closes when its bytes,
 /// padding included, reach the limit of the next bucket to close. A parameter is never split; one larger than
 /// `cap_bytes` has a bucket of its own, and the open bucket of its dtype stays open. `delayed` parameters have buckets
 /// of their own, at the end. Errors: usage_error for a limit of 0, a dtype without a size, sizes that overflow, rows
 /// that do not divide a count, and an order that does not name each parameter once. Cost: O(n + b log b) for n
 /// parameters in b buckets.
 [[nodiscard]] TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
-                                        std::span<const int> arrival = {}, std::span<const int> delayed = {});
+                                        std::span<const int> ready_order = {}, std::span<const int> delayed = {});
 
 }  // namespace tutti::grad
 

@@ -193,10 +193,10 @@ class powersgd_hook {
       co_await world.barrier({}, b.where);  // until all have compared: the error below ends the communicator
     } catch (const error&) {
     }
-    detail::blame(world, "powersgd_hook", errc::mismatch, who,
-                  "rank " + std::to_string(world.world_rank(who)) + " has another state than rank " +
-                      std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
-                  b.where);
+    detail::throw_error(world, "powersgd_hook", errc::mismatch, who,
+                        "rank " + std::to_string(world.world_rank(who)) + " has another state than rank " +
+                            std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
+                        b.where);
   }
   [[nodiscard]] bool pays(const bucket_slot& slot) const noexcept {
     const std::size_t rows = slot.rows, columns = slot.count / slot.rows;

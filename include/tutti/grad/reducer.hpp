@@ -59,7 +59,7 @@ class reducer {
   [[nodiscard]] bool used(std::size_t parameter) const { return pass_.used(parameter); }
   /// Returns the order in which gradients became ready on this rank, in the last pass that reduced and in which as many
   /// did as ever; the others come last. Empty before the first such pass.
-  [[nodiscard]] std::span<const int> arrival() const noexcept { return pass_.marks().arrival(); }
+  [[nodiscard]] std::span<const int> ready_order() const noexcept { return pass_.marks().ready_order(); }
   /// Returns the number of changes of the plan, by rebuild() or by itself: equal on all ranks. Each moved the
   /// gradients.
   [[nodiscard]] std::uint64_t replans() const noexcept { return pass_.replans(); }
@@ -100,10 +100,10 @@ class reducer {
     arena_.clear();
   }
 
-  /// Lays the buckets out anew in the order of rank 0's arrival(). Gradients keep their values, but if it returns true
-  /// they have moved: fetch the views again. Collective, between passes; cheap if nothing changes. Errors: usage_error
-  /// during a pass, and from begin() until the task has ended; error{mismatch} on all ranks if another rank begins a
-  /// pass instead.
+  /// Lays the buckets out anew in the order of rank 0's ready_order(). Gradients keep their values, but if it returns
+  /// true they have moved: fetch the views again. Collective, between passes; cheap if nothing changes. Errors:
+  /// usage_error during a pass, and from begin() until the task has ended; error{mismatch} on all ranks if another rank
+  /// begins a pass instead.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
     pass_.require_idle("rebuild()");
     return lay_out_anew(where);

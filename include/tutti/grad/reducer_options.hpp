@@ -48,8 +48,8 @@ enum class replan : std::uint8_t {
 struct reducer_options {
   bucket_limits limits{};
   unused_parameters unused = unused_parameters::zero;
-  double predivide = 1;           ///< divides gradients before the sum; the sum is divided by that much less
-  std::vector<int> arrival = {};  ///< order in which gradients become ready, as reducer::arrival() returns
+  double predivide = 1;               ///< divides gradients before the sum; the sum is divided by that much less
+  std::vector<int> ready_order = {};  ///< order in which gradients become ready, as reducer::ready_order() returns
   launch_order order = launch_order::planned;
   std::size_t in_flight = 0;      ///< buckets in flight at a time; 0: any number. With a bound, collectives
                                   ///< of your own between marks need a split, or launch_order::ready:

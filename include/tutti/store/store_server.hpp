@@ -181,7 +181,7 @@ class store_server {
       exhausted_ = 0;
       if (endpoint_.is_unix() && !os::peer_is_same_user(socket.native())) continue;
       const std::uint64_t source = os::remote_endpoint(socket.native()).host_number();
-      if (pending_.size() >= pending_limit_) drop(pending_.oldest_of_crowd().id);
+      if (pending_.size() >= pending_limit_) drop(pending_.oldest_of_busiest().id);
       try {
         admit(std::move(socket), source);
       } catch (const std::bad_alloc&) {

@@ -22,7 +22,7 @@ auto make_shards(Comm& world, const char* who, std::span<const std::size_t> unit
   for (const std::size_t elements : units) shapes.push_back({"", elements, type});
   shapes.push_back({"the rule's slots", slots, remembered});
   const auto id = [&](const auto&) { return grad::make_plan(shapes).id(); };
-  return grad::detail::make_alike(world, who, shapes, make, id, where);
+  return grad::detail::make_agreed(world, who, shapes, make, id, where);
 }
 
 }  // namespace tutti::train::detail

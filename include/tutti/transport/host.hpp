@@ -141,7 +141,7 @@ class host_transport : public mesh<host_stream> {
       if (const int r = shared_->furthest_behind(); r >= 0) return shared_->who(r).rank;
     const int direct = channel_waits_for(work);
     if (direct < 0 || !remote(direct)) return direct;
-    return network_->culprit([&](int p) { return remote(p) && channel(p)->holds(work); });
+    return network_->straggler([&](int p) { return remote(p) && channel(p)->holds(work); });
   }
   [[nodiscard]] std::string describe(int p) const {
     if (p < 0 || p >= size()) return "an unknown rank";

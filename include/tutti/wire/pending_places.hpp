@@ -29,7 +29,7 @@ inline int few_pending_places() noexcept { return static_cast<int>(std::min<std:
 /// eighth of them: its oldest one makes room for others, so that a flood closes its own connections and no other's.
 /// Uses the counters of Misra and Gries, which find every such source in one pass.
 template <class Connections, class Counts>
-std::optional<std::uint64_t> crowded_source(const Connections& all, Counts&& counts) noexcept {
+std::optional<std::uint64_t> busiest_source(const Connections& all, Counts&& counts) noexcept {
   struct counter {
     std::uint64_t source = 0;
     std::size_t count = 0;
@@ -59,8 +59,8 @@ std::optional<std::uint64_t> crowded_source(const Connections& all, Counts&& cou
   return most == nullptr ? std::nullopt : std::optional{most->source};
 }
 template <class Connections>
-std::optional<std::uint64_t> crowded_source(const Connections& all) noexcept {
-  return crowded_source(all, [](const auto&) { return true; });
+std::optional<std::uint64_t> busiest_source(const Connections& all) noexcept {
+  return busiest_source(all, [](const auto&) { return true; });
 }
 
 }  // namespace tutti::wire

@@ -58,9 +58,9 @@ TEST_CASE("node memory: both sides are shm groups of the node's ranks") {
         expect(v == sums[me.number()], "sum " + std::to_string(v));
       }
     int groups = 0;
-    memory.for_each_shm_group([&](const tutti::algo::shm_group& b) {
+    memory.for_each_shm_group([&](const tutti::algo::shm_group& shm) {
       ++groups;
-      expect(b.is_open() == (memory.size() > 1), "a rank alone needs no shm group");
+      expect(shm.is_open() == (memory.size() > 1), "a rank alone needs no shm group");
     });
     expect(groups == 2, "not all shm groups");
   });

@@ -50,11 +50,11 @@ struct world_of {
     for (const std::size_t r : ranks) groups[r].begin(c);
   }
   /// What `rank` says of its operation #`sequence`.
-  [[nodiscard]] std::string said(std::size_t rank, std::uint64_t sequence, int blamed = -1) const {
+  [[nodiscard]] std::string said(std::size_t rank, std::uint64_t sequence, int about = -1) const {
     tutti::group members{context, static_cast<int>(rank), static_cast<int>(Ranks), {}};
     for (std::size_t r = 0; r < Ranks; ++r) members.members.push_back(10 + static_cast<int>(r));
     tutti::op_state s;
-    s.result = {tutti::errc::mismatch, 0, blamed, 0};
+    s.result = {tutti::errc::mismatch, 0, about, 0};
     s.info.sequence = sequence;
     s.info.context = context;
     return tutti::algo::explain_mismatch(s, groups[rank], members, "nobody");
@@ -88,7 +88,7 @@ TEST_CASE("mismatch_report: whoever has not begun says how the others differ, by
   w.begin({3}, all_reduce(12, 5));
   const std::string broadcast_12 = "broadcast #12 (8 x float32, root 2)", sum_12 = "all_reduce #12 (5 x float32, sum)";
   CHECK(w.said(0, 12) == "failed: rank 13 called " + sum_12 + " where rank 11 called " + broadcast_12);
-  CHECK(w.said(0, 11, 11) == w.said(0, 12, 13));  // whoever is blamed, and whichever call hears of it
+  CHECK(w.said(0, 11, 11) == w.said(0, 12, 13));  // whoever is about, and whichever call hears of it
   w.begin({4}, all_reduce(12, 5));
   CHECK(w.said(0, 12) == "failed: rank 11 called " + broadcast_12 + " where rank 13 and one other called " + sum_12);
   w.begin({2}, broadcast(12, 2));
@@ -112,26 +112,26 @@ TEST_CASE("mismatch_report: of many different calls the least common is named, o
         "float32, sum)");
 }
 
-TEST_CASE("mismatch_report: who differs from most of the group is the culprit, and nobody else") {
-  const auto culprit = [](const auto& w, std::size_t size) {
-    return mismatch_report::find(w.groups[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
+TEST_CASE("mismatch_report: who differs from most of the group is the outlier, and nobody else") {
+  const auto outlier = [](const auto& w, std::size_t size) {
+    return mismatch_report::find(w.groups[0], {3, 0, static_cast<int>(size), {}}, -1).outlier;
   };
   world_of<3> three;
   three.begin({2}, all_reduce(2, 5));
   three.begin({0}, all_reduce(2, 6));
-  CHECK(culprit(three, 3) == -1);  // one has not begun
+  CHECK(outlier(three, 3) == -1);  // one has not begun
   three.begin({1}, all_reduce(2, 6));
-  CHECK(culprit(three, 3) == 2);
+  CHECK(outlier(three, 3) == 2);
   world_of<5> five;
   five.begin({0, 1, 3}, all_reduce(2, 5));
   five.begin({2}, all_reduce(2, 6));
-  CHECK(culprit(five, 5) == 2);
+  CHECK(outlier(five, 5) == 2);
   five.begin({4}, all_reduce(2, 6));
-  CHECK(culprit(five, 5) == -1);  // two have called another
+  CHECK(outlier(five, 5) == -1);  // two have called another
   world_of<2> two;
   two.begin({0}, all_reduce(2, 5));
   two.begin({1}, all_reduce(2, 6));
-  CHECK(culprit(two, 2) == -1);
+  CHECK(outlier(two, 2) == -1);
 }
 
 TEST_CASE("mismatch_report: whoever knows nothing but what was relayed says what differs between whom") {

@@ -94,9 +94,9 @@ void check_grid(std::initializer_list<algorithm> order) {
           const connectivity links = machines > 1 ? connectivity::machines : connectivity::messages;
           const problem s{links, ranks, bytes, 4, machines, ranks_per_core, ranks % machines == 0};
           const algorithm best = select<Args>(s);
-          cheapest = cheapest && can_ask<Args>(best, s) && best != algorithm::automatic;
-          for (const algorithm a : algorithms_of<Args>)
-            cheapest = cheapest && (!can_ask<Args>(a, s) || estimate<Args>(best, s) <= estimate<Args>(a, s));
+          cheapest = cheapest && is_supported<Args>(best, s) && best != algorithm::automatic;
+          for (const algorithm a : supported_algorithms<Args>)
+            cheapest = cheapest && (!is_supported<Args>(a, s) || estimate<Args>(best, s) <= estimate<Args>(a, s));
         }
         // From the algorithm of few steps to the one of few bytes, and not back.
         const algorithm flat = run_messages<Args>(ranks, bytes, ranks_per_core);

@@ -49,12 +49,12 @@ TEST_CASE_TEMPLATE("direct: operands are taken in the order of the ranks, wherev
   for (const int size : tutti_test::grid<int>({2, 3, 5, 8}, {2, 5}))
     links::run<T>(size, [](auto& me) {
       for (const std::size_t count : counts) {
-        std::vector<word> v(count, links::letter(me.number())), apart(count);
+        std::vector<word> v(count, links::letter(me.number())), out(count);
         const std::vector<word> in = v;
         all_reduce(me, v, v, append{});
-        all_reduce(me, in, apart, append{});
+        all_reduce(me, in, out, append{});
         for (std::size_t i = 0; i < count; ++i)
-          expect(v[i] == links::spelled(0, me.size()) && apart[i] == v[i], "element", i);
+          expect(v[i] == links::spelled(0, me.size()) && out[i] == v[i], "element", i);
         expect(in == std::vector<word>(count, links::letter(me.number())), "the input was changed");
 
         std::vector<word> all(count * static_cast<std::size_t>(me.size()), links::letter(me.number()));

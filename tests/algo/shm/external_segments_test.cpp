@@ -38,7 +38,7 @@ struct operand {
   std::vector<float> whole, buffer;
   std::vector<std::vector<float>> memory;
   std::vector<tutti::external_segment> parts;
-  tutti::external_segments apart;
+  tutti::external_segments external;
 
   operand(std::mt19937& random, std::size_t count, bool doubled) : whole(count) {
     for (float& x : whole) x = static_cast<float>(random() % 100'000) / 7;
@@ -57,9 +57,9 @@ struct operand {
       }
       at += n;
     }
-    apart = {parts.data(), parts.size(), nullptr, 2};
+    external = {parts.data(), parts.size(), nullptr, 2};
     if (doubled)
-      apart.bring = [](const void* from, void* to, std::size_t n, double factor) noexcept {
+      external.bring = [](const void* from, void* to, std::size_t n, double factor) noexcept {
         for (std::size_t i = 0; i < n; ++i)
           static_cast<float*>(to)[i] = static_cast<const float*>(from)[i] * static_cast<float>(factor);
       };
@@ -76,7 +76,7 @@ TEST_CASE("external_segments: everything comes to its place, and blocks of it to
     CAPTURE(count);
     operand o(random, count, count % 3 == 0);
     std::byte* const buffer = reinterpret_cast<std::byte*>(o.buffer.data());
-    const tutti::external_segments* d = &o.apart;
+    const tutti::external_segments* d = &o.external;
     for (int i = 0; i < 20; ++i) {
       const std::size_t n = std::min<std::size_t>(count, 1 + random() % 4096), from = random() % (count - n + 1);
       alignas(64) float room[4096];
@@ -86,7 +86,7 @@ TEST_CASE("external_segments: everything comes to its place, and blocks of it to
     }
     const auto erased = tutti::erase_type(std::span{o.buffer});
     tutti::all_reduce_args a{{erased.data, count, 4, erased.type}, erased, {}};
-    a.apart = *d;
+    a.external = *d;
     tutti::algo::bring_for_others(a, 1, 3);
     const tutti::algo::blocks cut{count, 3};
     std::size_t early = 0;  // of its own part, which waits
@@ -94,7 +94,7 @@ TEST_CASE("external_segments: everything comes to its place, and blocks of it to
       for (std::size_t i = std::max(p.first, cut.begin(1)); i < std::min(p.first + p.count, cut.begin(2)); ++i)
         early += o.buffer[i] == o.buffer[i];
     CHECK(early == 0);
-    CHECK(tutti::algo::bring_all(a).apart.empty());
+    CHECK(tutti::algo::bring_all(a).external.empty());
     CHECK(same(o.buffer, o.whole));
   }
 }
@@ -111,15 +111,15 @@ TEST_CASE_TEMPLATE("displaced_operand: an all_reduce gives the bits that it give
         for (const bool doubled : {false, true}) {
           operand o(random, count, doubled);
           const auto memory = o.memory;
-          const auto reduce = [&](std::vector<float>& in, tutti::external_segments apart) {
+          const auto reduce = [&](std::vector<float>& in, tutti::external_segments external) {
             tutti::all_reduce_args a{links::in(in), links::out(in), tutti::erase_type<float>(tutti::mean_over(3))};
-            a.apart = apart;
-            if (!apart.empty()) tutti::algo::bring_for_others(a, me.number(), me.size());
+            a.external = external;
+            if (!external.empty()) tutti::algo::bring_for_others(a, me.number(), me.size());
             me.run([&](auto link) { return tutti::algo::direct_all_reduce(link, me.shm_group(), a); });
           };
           // Ranks need not be alike in it.
           reduce(o.buffer,
-                 me.number() == 1 && count == 5000 ? (o.buffer = o.whole, tutti::external_segments{}) : o.apart);
+                 me.number() == 1 && count == 5000 ? (o.buffer = o.whole, tutti::external_segments{}) : o.external);
           expect(o.memory == memory, "what lay elsewhere was changed");
           o.memory.clear();  // nobody reads it any more
           reduce(o.whole, {});

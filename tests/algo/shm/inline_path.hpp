@@ -22,14 +22,14 @@ tutti::algo::progress call(Rank& me, const Args& a, int spin_limit) {
   using tutti::algo::progress;
   progress so_far = progress::nothing;
   me.run([&](auto link) {
-    tutti::algo::shm_group& b = me.shm_group();
-    if (spin_limit != not_at_once && tutti::algo::may_begin(link.link(), b, a, me.number(), me.size()) &&
-        b.is_clear(spin_limit))
-      so_far = tutti::algo::begin(link, b, a, spin_limit);
+    tutti::algo::shm_group& shm = me.shm_group();
+    if (spin_limit != not_at_once && tutti::algo::may_begin(link.link(), shm, a, me.number(), me.size()) &&
+        shm.is_clear(spin_limit))
+      so_far = tutti::algo::begin(link, shm, a, spin_limit);
     if (so_far == progress::all) return ended(link);
     if constexpr (std::same_as<Args, tutti::all_reduce_args>)
-      if (!tutti::algo::is_small(a, me.size())) return tutti::algo::direct_all_reduce(link, b, a, so_far);
-    return tutti::algo::direct_small(link, b, a, so_far);
+      if (!tutti::algo::is_small(a, me.size())) return tutti::algo::direct_all_reduce(link, shm, a, so_far);
+    return tutti::algo::direct_small(link, shm, a, so_far);
   });
   return so_far;
 }

@@ -33,22 +33,22 @@ struct result {
 
 /// Every rank tells of its list, or of what `lie` makes of it, and folds its half of all: rank 0 the first.
 template <class T, class Lie>
-tutti::routine meet(tutti::group_link<T> l, shm_group& b, tutti::all_reduce_coalesced_args a, Lie lie, result& out) {
-  tutti::algo::detail::shm_turn<T> turn{l, b};
-  const shm_call<T> m = co_await turn.enter();
-  m.begin(a);
-  const std::uint64_t step = m.next();
-  std::byte* const slot = co_await m.free_slot();
-  out.told = tell_places(m, a.data, slot);
+tutti::routine meet(tutti::group_link<T> l, shm_group& shm, tutti::all_reduce_coalesced_args a, Lie lie, result& out) {
+  tutti::algo::detail::shm_turn<T> turn{l, shm};
+  const shm_call<T> call = co_await turn.enter();
+  call.begin(a);
+  const std::uint64_t step = call.next();
+  std::byte* const slot = co_await call.free_slot();
+  out.told = tell_places(call, a.data, slot);
   if (out.told != shm_group::no_offset) out.told = lie(slot, out.told);
-  m.post({out.told, shm_group::no_offset});
-  co_await m.wait_all(step);
+  call.post({out.told, shm_group::no_offset});
+  co_await call.wait_all(step);
   list_cursor cursors[2];
-  const std::size_t half = a.data.count / 2, begin = m.rank() == 0 ? 0 : half;
-  out.how = fold_mapped_lists(m, b, step, begin, m.rank() == 0 ? half : a.data.count - half, sizeof(int), a.op, cursors,
-                              out.rank);
-  const std::uint64_t end = m.post();
-  co_await m.wait_all(end);
+  const std::size_t half = a.data.count / 2, begin = call.rank() == 0 ? 0 : half;
+  out.how = fold_mapped_lists(call, shm, step, begin, call.rank() == 0 ? half : a.data.count - half, sizeof(int), a.op,
+                              cursors, out.rank);
+  const std::uint64_t end = call.post();
+  co_await call.wait_all(end);
 }
 
 constexpr std::size_t count = 20001;
@@ -115,11 +115,11 @@ TEST_CASE("mapped_list: a list that cannot be mapped, or is longer than a slot t
     const auto told = [&] {
       result r;
       me.run([&](auto link) {
-        return [](auto l, shm_group& b, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
-          tutti::algo::detail::shm_turn turn{l, b};
-          const shm_call m = co_await turn.enter();
-          m.begin(a);
-          out.told = tell_places(m, a.data, co_await m.free_slot());
+        return [](auto l, shm_group& shm, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
+          tutti::algo::detail::shm_turn turn{l, shm};
+          const shm_call call = co_await turn.enter();
+          call.begin(a);
+          out.told = tell_places(call, a.data, co_await call.free_slot());
         }(link, me.shm_group(), sum_of(chunks, chunks.size()), r);
       });
       return r.told;

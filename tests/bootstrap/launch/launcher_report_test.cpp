@@ -36,13 +36,13 @@ tutti::failure_listener listener(const std::string& descriptor, const char* rank
 }  // namespace
 
 TEST_CASE("launcher_report: others are blamed for what they were told to have done, and for nothing else") {
-  using tutti::detail::blamed_by;
+  using tutti::detail::cause_of;
   for (const errc told : {errc::aborted, errc::peer_lost, errc::peer_left}) {
-    CHECK(blamed_by(2, {told, 0, 3, 0}) == 3);
-    CHECK(blamed_by(2, {told, 0, 2, 0}) == -1);
-    CHECK(blamed_by(2, {told, 0, -1, 0}) == -1);
+    CHECK(cause_of(2, {told, 0, 3, 0}) == 3);
+    CHECK(cause_of(2, {told, 0, 2, 0}) == -1);
+    CHECK(cause_of(2, {told, 0, -1, 0}) == -1);
   }
-  for (const errc met : {errc::timed_out, errc::mismatch, errc::system}) CHECK(blamed_by(2, {met, 0, 3, 0}) == -1);
+  for (const errc met : {errc::timed_out, errc::mismatch, errc::system}) CHECK(cause_of(2, {met, 0, 3, 0}) == -1);
 }
 
 TEST_CASE("launcher_report: a launcher that listens hears of it, and nobody waits for one that does not read") {

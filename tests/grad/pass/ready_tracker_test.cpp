@@ -40,7 +40,7 @@ TEST_CASE("ready_tracker: the order of the last pass in which as many became rea
   tutti::grad::ready_tracker m{shapes};
   m.expect({0, 1, 2});
   CHECK(m.order() == std::vector<int>{0, 1, 2});
-  CHECK(m.arrival().empty());
+  CHECK(m.ready_order().empty());
   const auto pass = [&](const std::vector<std::size_t>& ready) {
     for (const std::size_t i : ready) m.mark(i, "ready"), m.arrive(i);
     m.learn_order();
@@ -48,7 +48,7 @@ TEST_CASE("ready_tracker: the order of the last pass in which as many became rea
     return m.order();
   };
   CHECK(pass({2, 0}) == std::vector<int>{2, 0, 1});
-  CHECK(m.arrival().size() == 3);
+  CHECK(m.ready_order().size() == 3);
   CHECK(pass({1}) == std::vector<int>{2, 0, 1});
   CHECK(pass({}) == std::vector<int>{2, 0, 1});
   CHECK(pass({1, 2, 0}) == std::vector<int>{1, 2, 0});

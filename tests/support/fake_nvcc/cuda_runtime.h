@@ -84,9 +84,9 @@ class block {
     warp& w = warps_[threadIdx.x / 32];
     const unsigned place = threadIdx.x % 32;
     std::memcpy(&w.slots[place], &mine, 8);
-    wait(w.meeting, 32);
+    wait(w.exchange, 32);
     if (place + below < 32) std::memcpy(&mine, &w.slots[place + below], 8);
-    wait(w.meeting, 32);
+    wait(w.exchange, 32);
     return mine;
   }
 
@@ -103,7 +103,7 @@ class block {
     unsigned generation = 0;
   };
   struct warp {
-    barrier meeting;
+    barrier exchange;
     std::array<double, 32> slots{};
   };
   static std::deque<lane>& lanes() {

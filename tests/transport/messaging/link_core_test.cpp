@@ -81,7 +81,7 @@ TEST_CASE("a condition that is looked at later is not polled until then, and fai
   };
   using link_type = decltype(fixture::l);
   const auto later = [](link_type& l, counting& c) -> tutti::routine {
-    l.watch(c, link_type::looks::later);
+    l.watch(c, link_type::polling::later);
     co_await c;
   };
   fixture f;
@@ -92,7 +92,7 @@ TEST_CASE("a condition that is looked at later is not polled until then, and fai
   for (int i = 0; i < 10; ++i) f.l.poll();
   CHECK(b.looks == 1);
   b.on = true;
-  f.l.look_from_now_on(b);
+  f.l.start_polling(b);
   CHECK_FALSE(first.done());
   CHECK(f.l.poll());
   CHECK(first.result().ok());
@@ -100,7 +100,7 @@ TEST_CASE("a condition that is looked at later is not polled until then, and fai
   CHECK(f.l.fail({errc::peer_lost, 0, 2, 0}));
   CHECK(f.l.run_only());
   CHECK(second.code() == errc::peer_lost);
-  f.l.look_from_now_on(c);  // too late, and no harm
+  f.l.start_polling(c);  // too late, and no harm
   CHECK_FALSE(f.l.run_only());
   CHECK(c.looks == 1);
 }

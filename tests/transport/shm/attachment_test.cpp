@@ -51,7 +51,7 @@ TEST_CASE("a place knows its memory") {
   CHECK(place.heap(0) - reinterpret_cast<std::byte*>(&place.area().block(0)) > 0);
   CHECK(place.layout() == m.layout);
   place.heap(0)[m.layout.heap_bytes - 1] = std::byte{7};  // all of it is mapped
-  place.sign_in();
+  place.register_rank();
   place.await_everyone(tutti::after(1h));
   CHECK(place.area().block(0).pid == ::getpid());
   CHECK(tutti::os::probe(place.area().block(0).beacon, ::getpid(), m.ranks[0].start_time) ==
@@ -64,7 +64,7 @@ TEST_CASE("a place says goodbye when it ends, also after it was moved") {
   const tutti::shm_control_block area{memory.data(), 1};
   {
     shm_attachment first = m.place();
-    first.sign_in();
+    first.register_rank();
     shm_attachment second = std::move(first);
     CHECK(tutti::os::probe(area.block(0).beacon, ::getpid(), m.ranks[0].start_time) == tutti::os::liveness::alive);
   }
@@ -77,7 +77,7 @@ TEST_CASE("whoever does not sign in is named at the deadline, and everybody hear
   m.add(a);
   m.add(b);
   shm_attachment place = m.place();
-  place.sign_in();
+  place.register_rank();
   const auto e = failure_of(place, 30ms);
   CHECK(e.kind == errc::rendezvous);
   CHECK(e.peer == 1);
@@ -90,7 +90,7 @@ TEST_CASE("a rank that dies before it signs in ends the wait") {
   machine m{2};
   m.add(*a);
   shm_attachment place = m.place();
-  place.sign_in();
+  place.register_rank();
   a.reset();
   const auto e = failure_of(place, 1h);
   CHECK(e.kind == errc::peer_lost);
@@ -104,7 +104,7 @@ TEST_CASE("a rank that gives up ends the wait of the others") {
   m.add(absent);
   m.add(quitter);
   shm_attachment place = m.place();
-  place.sign_in();
+  place.register_rank();
   place.area().block(2).pid = quitter.pid();
   place.area().block(2).beacon.state = tutti::os::beacon_word::phase::left;
   const auto e = failure_of(place, 1h);
@@ -118,7 +118,7 @@ TEST_CASE("the first cause is everybody's, and says whose it is") {
   m.add(absent);
   m.add(lost);
   shm_attachment place = m.place();
-  place.sign_in();
+  place.register_rank();
   place.area().fail({errc::peer_lost, 0, 2, 0});
   const auto e = failure_of(place, 1h);
   CHECK(e.kind == errc::peer_lost);
@@ -131,7 +131,7 @@ TEST_CASE("once everyone has signed in, who leaves is no concern of the set-up")
   machine m{2};
   m.add(other);
   shm_attachment place = m.place();
-  place.sign_in();
+  place.register_rank();
   place.area().block(1).pid = other.pid();
   place.area().block(1).beacon.state = tutti::os::beacon_word::phase::left;
   place.area().fail({errc::aborted});

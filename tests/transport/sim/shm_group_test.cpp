@@ -109,22 +109,22 @@ TEST_CASE("sim: no collective overwrites a slot of the group that is still read"
 /// Rounds in which one rank gives and the others take, so that the giver has nobody to wait for but by the rule. With
 /// `takes_turns` every rank gives in turn. Without `rule` a giver writes at once.
 template <class Link>
-routine give(Link link, shm_group& b, bool takes_turns, bool rule, int& wrong) {
-  shm_group::ticket turn{b, link.link()};
+routine give(Link link, shm_group& shm, bool takes_turns, bool rule, int& wrong) {
+  shm_group::ticket turn{shm, link.link()};
   co_await turn;
-  if (!b.is_open()) co_await b.open(link);
+  if (!shm.is_open()) co_await shm.open(link);
   for (int round = 0; round < 12; ++round) {
     const int giver = takes_turns ? round / 3 % link.size() : 0;
-    const std::uint64_t step = b.step() + 1;
+    const std::uint64_t step = shm.step() + 1;
     if (link.rank() == giver) {
-      if (rule) co_await shm_group::posted_by(b, link.link(), 0, link.size(), step - 1);
-      std::memcpy(b.slot(giver, step), &step, sizeof step);
-      b.post(link.link());
+      if (rule) co_await shm_group::posted_by(shm, link.link(), 0, link.size(), step - 1);
+      std::memcpy(shm.slot(giver, step), &step, sizeof step);
+      shm.post(link.link());
     } else {
-      b.post(link.link());
-      co_await shm_group::posted_by(b, link.link(), giver, giver + 1, step);
+      shm.post(link.link());
+      co_await shm_group::posted_by(shm, link.link(), giver, giver + 1, step);
       std::uint64_t got = 0;
-      std::memcpy(&got, b.slot(giver, step), sizeof got);
+      std::memcpy(&got, shm.slot(giver, step), sizeof got);
       wrong += got != step;
     }
   }
@@ -147,8 +147,8 @@ finding follow(std::uint64_t seed, Make make) {
       watched_transport link{network, r};
       drive::rank_driver rank{link, 0};
       const group all{0, r, size, {}};
-      shm_group b;
-      ends[static_cast<std::size_t>(r)] = rank.run(make(group_link{link, all, 1}, b, found.wrong));
+      shm_group shm;
+      ends[static_cast<std::size_t>(r)] = rank.run(make(group_link{link, all, 1}, shm, found.wrong));
     });
   if (!network->run()) throw std::runtime_error("does not end");
   for (const status& s : ends)
@@ -162,7 +162,8 @@ TEST_CASE("sim: the rule of the two slots holds on every schedule, and without i
     for (const bool rule : {true, false}) {
       int wrong = 0, overwritten = 0;
       for_seeds(1, sim_program::seeds / 4, [&](std::uint64_t seed) {
-        const finding f = follow(seed, [&](auto l, shm_group& b, int& w) { return give(l, b, takes_turns, rule, w); });
+        const finding f =
+            follow(seed, [&](auto l, shm_group& shm, int& w) { return give(l, shm, takes_turns, rule, w); });
         wrong += f.wrong != 0;
         overwritten += f.overwritten != 0;
       });

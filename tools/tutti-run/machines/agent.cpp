@@ -197,7 +197,7 @@ void agent::prepare(machine_order order) try {
   ends_.resize(static_cast<std::size_t>(order_.given.ranks));
   told_.resize(ends_.size());
   pipes_.emplace(order_.given.ranks, order_.part.first, events_);
-  ranks_.emplace(order_.given, here_.signals, files, order_.part, order_.meeting, secret, here_.lifeline.value(),
+  ranks_.emplace(order_.given, here_.signals, files, order_.part, order_.rendezvous, secret, here_.lifeline.value(),
                  events_);
   ranks_->prepare(ends_, *pipes_);
   message_writer pids;

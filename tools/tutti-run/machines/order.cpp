@@ -30,7 +30,7 @@ std::string encode(const machine_order& order) {
   out.number(order.given.ranks).number(static_cast<int>(order.given.bind)).number(order.given.grace.count());
   out.texts(order.given.environment).texts(order.given.devices).texts(order.given.command);
   out.number(order.part.first).number(order.part.world).number(order.part.machine);
-  out.text(order.meeting.job).text(order.meeting.url).text(order.meeting.host).number(order.meeting.port);
+  out.text(order.rendezvous.job).text(order.rendezvous.url).text(order.rendezvous.host).number(order.rendezvous.port);
   out.text(order.secret).text(order.folder).texts(order.exported);
   return out.bytes();
 }
@@ -47,10 +47,10 @@ machine_order decode_order(std::string_view content) {
   order.part.first = in.small();
   order.part.world = in.small();
   order.part.machine = in.small();
-  order.meeting.job = in.text();
-  order.meeting.url = in.text();
-  order.meeting.host = in.text();
-  order.meeting.port = static_cast<std::uint16_t>(in.number());
+  order.rendezvous.job = in.text();
+  order.rendezvous.url = in.text();
+  order.rendezvous.host = in.text();
+  order.rendezvous.port = static_cast<std::uint16_t>(in.number());
   order.secret = in.text();
   order.folder = in.text();
   order.exported = in.texts();

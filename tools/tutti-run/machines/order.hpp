@@ -38,7 +38,7 @@ struct greeting {
 struct machine_order {
   options given;  ///< ranks, bind, environment, devices, command, grace
   share part;
-  rendezvous meeting;
+  rendezvous_point rendezvous;
   std::string secret;                 ///< 32 bytes; empty for none
   std::string folder;                 ///< the working directory
   std::vector<std::string> exported;  ///< NAME=VALUE, from the environment of the launcher

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "tutti-run/machines/meeting_place.hpp"
+#include "tutti-run/machines/choose_rendezvous.hpp"
 #include "tutti-run/machines/message.hpp"
 #include "tutti-run/output/output.hpp"
 #include "tutti-run/ranks/spawn.hpp"
@@ -114,7 +114,7 @@ void remote_ranks::give_orders() {
   std::vector<met_machine> met;
   for (const auto& one : machines_) met.push_back({one.name, one.here, one.hello});
   machine_order order;
-  order.meeting = choose_meeting(met, given_.machines.master_address, given_.machines.master_port);
+  order.rendezvous = choose_rendezvous(met, given_.machines.master_address, given_.machines.master_port);
   // Where the user trusts the network, a program without HMAC-SHA256 can join, too.
   const char* network = std::getenv("TUTTI_NETWORK");
   if (!network || std::string_view{network} != "insecure") order.secret = random_secret();

@@ -58,7 +58,7 @@ void set(std::vector<std::string>& variables, std::string variable) {
 
 bool is_identity(std::string_view name) noexcept { return std::ranges::find(identity, name) != identity.end(); }
 
-std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous& meeting,
+std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous_point& rendezvous,
                                             const std::string& secret) {
   std::vector<std::string> result;
   for (char** variable = environ; *variable; ++variable)
@@ -66,12 +66,12 @@ std::vector<std::string> shared_environment(const options& given, const share& p
   result.push_back(text("WORLD_SIZE=", part.world));
   result.push_back(text("LOCAL_WORLD_SIZE=", given.ranks));
   result.push_back(text("GROUP_RANK=", part.machine));
-  if (!meeting.host.empty()) {
-    result.push_back(text("MASTER_ADDR=", meeting.host));
-    result.push_back(text("MASTER_PORT=", meeting.port));
+  if (!rendezvous.host.empty()) {
+    result.push_back(text("MASTER_ADDR=", rendezvous.host));
+    result.push_back(text("MASTER_PORT=", rendezvous.port));
   }
-  if (!meeting.job.empty()) result.push_back(text("TUTTI_JOB=", meeting.job));
-  result.push_back(text("TUTTI_RENDEZVOUS=", meeting.url));
+  if (!rendezvous.job.empty()) result.push_back(text("TUTTI_JOB=", rendezvous.job));
+  result.push_back(text("TUTTI_RENDEZVOUS=", rendezvous.url));
   if (!secret.empty()) set(result, text("TUTTI_SECRET_FILE=", secret));
   for (const auto& variable : given.environment) set(result, variable);
   return result;

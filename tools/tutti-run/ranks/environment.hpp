@@ -7,7 +7,7 @@
 namespace tutti::launch {
 
 struct options;
-struct rendezvous;
+struct rendezvous_point;
 
 /// The part of a job that runs on one machine.
 struct share {
@@ -21,7 +21,7 @@ bool is_identity(std::string_view name) noexcept;
 
 /// What all ranks share: the launcher's environment without any other launcher's rank variables, then `--env`.
 /// `secret` is the path of the job's secret, empty for none.
-std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous& meeting,
+std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous_point& rendezvous,
                                             const std::string& secret);
 
 /// CUDA_VISIBLE_DEVICES of each rank, from `--devices`; empty without that. Throws `failure`.

@@ -22,13 +22,13 @@ unique_fd watch_children() {
 }  // namespace
 
 local_ranks::local_ranks(const options& given, const signal_state& signals, const rlimit& files, share part,
-                         rendezvous meeting, std::string secret, int lifeline, poller& events)
+                         rendezvous_point rendezvous, std::string secret, int lifeline, poller& events)
     : given_(given),
       inherited_{given,
                  part,
                  signals,
                  files,
-                 shared_environment(given, part, meeting, secret),
+                 shared_environment(given, part, rendezvous, secret),
                  cpus_of_ranks(given),
                  devices_of_ranks(given),
                  lifeline},

@@ -16,8 +16,8 @@ namespace tutti::launch {
 class local_ranks : public job_ranks {
  public:
   /// `lifeline` is readable as soon as the start is to be given up; what the arguments refer to must outlive this.
-  local_ranks(const options& given, const signal_state& signals, const rlimit& files, share part, rendezvous meeting,
-              std::string secret, int lifeline, poller& events);
+  local_ranks(const options& given, const signal_state& signals, const rlimit& files, share part,
+              rendezvous_point rendezvous, std::string secret, int lifeline, poller& events);
 
   void start(job_summary& job, output& shown) override;
   void handle(const event& happened) override;

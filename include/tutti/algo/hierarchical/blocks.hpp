@@ -45,7 +45,7 @@ class block_exchange {
   [[nodiscard]] std::size_t steps() const noexcept { return static_cast<std::size_t>(map_.nodes - 1) * per_node_; }
   [[nodiscard]] int node() const noexcept { return node_; }
   /// Returns true in the first steps, in which the node's own blocks are processed, too, chunk by chunk.
-  [[nodiscard]] bool at_home(std::size_t i) const noexcept { return i < per_node_; }
+  [[nodiscard]] bool is_local(std::size_t i) const noexcept { return i < per_node_; }
   [[nodiscard]] int target(std::size_t i) const noexcept { return (node_ + distance(i)) % map_.nodes; }
   [[nodiscard]] int source(std::size_t i) const noexcept { return (node_ + map_.nodes - distance(i)) % map_.nodes; }
   /// Returns the rank from which step i receives.
@@ -130,7 +130,7 @@ routine hierarchical_all_gather(group_link<T> link, node_group& memory, all_gath
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   for (std::size_t i = 0; i < steps; ++i) {
-    if (across.at_home(i)) co_await inside(across.node(), i, at(a.in.data, across.offset(i)));
+    if (across.is_local(i)) co_await inside(across.node(), i, at(a.in.data, across.offset(i)));
     auto& arrival = receives[i];
     auto& departure = sends[i];
     co_await arrival;
@@ -184,7 +184,7 @@ routine hierarchical_reduce_scatter(group_link<T> link, node_group& memory, redu
       co_await inside(across.target(i), i, sums);
       sends.begin(i, [&] { return across.send(i, sums); });
     }
-    if (across.at_home(i)) co_await inside(across.node(), i, at(a.out.data, across.offset(i)));
+    if (across.is_local(i)) co_await inside(across.node(), i, at(a.out.data, across.offset(i)));
     if (i + 1 == steps) turn.leave();  // the rest needs no round
     if (i == 0) continue;
     auto& arrival = receives[i - 1];

@@ -23,22 +23,21 @@ struct mismatch_report {
   };
   side odd;          ///< the ranks that differ; of rank -1 if no difference was found
   side usual;        ///< this rank alone if it has begun its call, else the largest set of equal ranks
-  int culprit = -1;  ///< the one rank that differs from a majority of the group; -1 if there is none
+  int outlier = -1;  ///< the one rank that differs from a majority of the group; -1 if there is none
 
   /// Finds the report. To be called after errc::mismatch, when ranks begin hardly any calls. Compares this rank with
-  /// `blamed`, a world rank, if they differ; the other ranks by the number that made equal calls.
-  static mismatch_report find(const shm_group& b, const group& members, int blamed) noexcept {
+  /// `about`, a world rank, if they differ; the other ranks by the number that made equal calls.
+  static mismatch_report find(const shm_group& shm, const group& members, int about) noexcept {
     mismatch_report found;
-    const std::uint64_t place = b.is_open() ? first_difference(b, members.size) : 0;
+    const std::uint64_t place = shm.is_open() ? first_difference(shm, members.size) : 0;
     if (place == 0) return found;
-    const call_signature mine = call_in(place, b, members.rank);
+    const call_signature mine = call_in(place, shm, members.rank);
     const bool begun = mine.sequence == place;
     side sides[most_sides];
     for (int r = 0; r < members.size; ++r) {
-      const call_signature theirs = call_in(place, b, r);
+      const call_signature theirs = call_in(place, shm, r);
       if (theirs.sequence != place) continue;
-      if (begun && theirs != mine && (found.odd.rank < 0 || members.world_rank(r) == blamed))
-        found.odd = {theirs, r, 1};
+      if (begun && theirs != mine && (found.odd.rank < 0 || members.world_rank(r) == about)) found.odd = {theirs, r, 1};
       for (side& s : sides) {
         if (s.ranks != 0 && s.what != theirs) continue;
         if (s.ranks++ == 0) {
@@ -55,7 +54,7 @@ struct mismatch_report {
       if (begun && s.ranks != 0 && s.what == found.odd.what) found.odd = s;
     }
     for (const side& s : sides)
-      if (s.ranks == 1 && all == most + 1 && 2 * most > members.size) found.culprit = s.rank;
+      if (s.ranks == 1 && all == most + 1 && 2 * most > members.size) found.outlier = s.rank;
     if (begun) {
       found.usual = {mine, members.rank, 1};
       return found;
@@ -71,19 +70,19 @@ struct mismatch_report {
  private:
   static constexpr std::size_t most_sides = 4;  // further different calls are not reported
 
-  static call_signature call_in(std::uint64_t place, const shm_group& b, int rank) noexcept {
+  static call_signature call_in(std::uint64_t place, const shm_group& shm, int rank) noexcept {
     for (std::size_t i = 0; i < shm_group::remembered; ++i)
-      if (const call_signature c = b.recent(rank, i); c.sequence == place) return c;
+      if (const call_signature c = shm.recent(rank, i); c.sequence == place) return c;
     return {};
   }
   /// Returns the sequence number of the first call in which ranks differ, 0 if there is none.
-  static std::uint64_t first_difference(const shm_group& b, int ranks) noexcept {
+  static std::uint64_t first_difference(const shm_group& shm, int ranks) noexcept {
     call_signature
         seen[2 * shm_group::remembered];  // of the first rank that made each call; ranks are a few calls apart
     std::uint64_t first = 0;
     for (int r = 0; r < ranks; ++r)
       for (std::size_t i = 0; i < shm_group::remembered; ++i) {
-        const call_signature c = b.recent(r, i);
+        const call_signature c = shm.recent(r, i);
         for (call_signature& s : seen) {
           if (c.sequence == 0 || (s.sequence != 0 && s.sequence != c.sequence)) continue;
           if (s.sequence == 0) s = c;
@@ -195,17 +194,17 @@ inline bool is_between_two(const status& s) noexcept {
 }
 
 /// Returns the explanation of a mismatch for the message of an operation that ended with errc::mismatch; empty if
-/// nothing is known. `blamed` names the rank that the failure is about, as the subject of a sentence.
-inline std::string explain_mismatch(const op_state& s, const shm_group& b, const group& members,
-                                    const std::string& blamed) {
-  const auto found = mismatch_report::find(b, members, s.result.peer);
+/// nothing is known. `about` names the rank that the failure is about, as the subject of a sentence.
+inline std::string explain_mismatch(const op_state& s, const shm_group& shm, const group& members,
+                                    const std::string& about) {
+  const auto found = mismatch_report::find(shm, members, s.result.peer);
   if (found.odd.rank >= 0) return detail::explain(found, members, s.info);
   if (s.result.detail == 0) return "";
   const int other = s.result.other - 1;
   const std::string finder = other < 0                                   ? "another rank"
                              : other == members.world_rank(members.rank) ? "this rank"
                                                                          : "rank " + std::to_string(other);
-  return detail::explain(message_mismatch::in(s.result), blamed, finder, members, s.info);
+  return detail::explain(message_mismatch::in(s.result), about, finder, members, s.info);
 }
 
 }  // namespace tutti::algo

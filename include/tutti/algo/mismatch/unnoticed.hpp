@@ -13,9 +13,9 @@ namespace tutti::algo {
 /// Logs a difference between the last calls of ranks that share memory, as the shm group shows them now, when a
 /// communicator ends on this rank and no operation has found it. Does nothing after close(), which has compared all
 /// calls. Does not wait for calls that other ranks have yet to make.
-inline void log_unnoticed(const shm_group& b, const group& members) noexcept try {
-  if (!b.is_open() || b.is_compared()) return;
-  const auto found = mismatch_report::find(b, members, -1);
+inline void log_unnoticed(const shm_group& shm, const group& members) noexcept try {
+  if (!shm.is_open() || shm.is_compared()) return;
+  const auto found = mismatch_report::find(shm, members, -1);
   if (found.odd.rank < 0 || found.usual.rank < 0) return;
   call_signature odd = found.odd.what;
   odd.via = found.usual.what.via;

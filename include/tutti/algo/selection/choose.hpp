@@ -40,7 +40,7 @@ constexpr algorithm select(const problem& s) noexcept {
   algorithm best = algorithm::automatic;
   std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
   const auto consider = [&](algorithm a) {
-    if (!can_ask<Args>(a, s)) return;
+    if (!is_supported<Args>(a, s)) return;
     const std::uint64_t time = estimate<Args>(a, s, e);
     if (time >= least) return;
     best = a;
@@ -48,8 +48,8 @@ constexpr algorithm select(const problem& s) noexcept {
   };
   // Unrolled, so that each formula is computed for an algorithm known at compile time: 9 ns instead of 16.
   [&]<std::size_t... Index>(std::index_sequence<Index...>) {
-    (consider(algorithms_of<Args>[Index]), ...);
-  }(std::make_index_sequence<algorithms_of<Args>.size()>{});
+    (consider(supported_algorithms<Args>[Index]), ...);
+  }(std::make_index_sequence<supported_algorithms<Args>.size()>{});
   return best;
 }
 

@@ -16,7 +16,7 @@ namespace tutti::algo {
 /// List of the algorithms that a caller may name in `call_options::via` for a collective, besides `automatic`; empty
 /// for operations that have a single implementation (barrier, send, recv, recv_any).
 template <class Args>
-inline constexpr auto algorithms_of = [] {
+inline constexpr auto supported_algorithms = [] {
   if constexpr (requires { traits<Args>::algorithms; })
     return traits<Args>::algorithms;
   else
@@ -30,18 +30,19 @@ inline constexpr bool by_equal_machines =
 
 template <class Args>
 constexpr bool has_algorithm(algorithm via) noexcept {
-  const auto& all = algorithms_of<Args>;
+  const auto& all = supported_algorithms<Args>;
   return via == algorithm::automatic || std::find(all.begin(), all.end(), via) != all.end();
 }
 
 /// Returns true if `via` may be named for this collective in situation `s`; `automatic` always may.
 template <class Args>
-constexpr bool can_ask(algorithm via, const problem& s) noexcept {
+constexpr bool is_supported(algorithm via, const problem& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
          (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.even)));
 }
 
-/// Returns the text of the error for a `via` that can_ask() rejects: the reason, and the algorithms that are available.
+/// Returns the text of the error for a `via` that is_supported() rejects: the reason, and the algorithms that are
+/// available.
 template <class Args>
 std::string refusal(algorithm via, const problem& s) {
   std::string text;
@@ -58,8 +59,8 @@ std::string refusal(algorithm via, const problem& s) {
     text = "there is no algorithm " + std::string(name(via)) + " for it";
   text += "; ask for automatic";
   std::string last;
-  for (const algorithm a : algorithms_of<Args>) {
-    if (!can_ask<Args>(a, s)) continue;
+  for (const algorithm a : supported_algorithms<Args>) {
+    if (!is_supported<Args>(a, s)) continue;
     if (!last.empty()) text += ", " + last;
     last = name(a);
   }

@@ -53,7 +53,7 @@ class tuning {
     for (std::size_t i = 0; i < count_; ++i) {
       const rule& r = rules_[i];
       if (r.collective == id && r.links == s.links && s.world_size <= r.ranks && s.bytes <= r.bytes &&
-          can_ask<Args>(r.via, s))
+          is_supported<Args>(r.via, s))
         return r.via;
     }
     return otherwise;

@@ -85,19 +85,19 @@ inline blocks cut_of(const all_reduce_args& a, int ranks) noexcept {
 
 /// Copies the external segments in the part that rank `r` of `ranks` folds to their places.
 inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
-  if (a.apart.empty()) return;
+  if (a.external.empty()) return;
   const blocks cut = cut_of(a, ranks);
   const std::size_t first = cut.begin(static_cast<std::size_t>(r));
-  bring(a.apart, first, first + cut.size(static_cast<std::size_t>(r)), static_cast<std::byte*>(a.out.data),
+  bring(a.external, first, first + cut.size(static_cast<std::size_t>(r)), static_cast<std::byte*>(a.out.data),
         a.out.element_bytes, stores_for(a.out.bytes()));
 }
 
 /// Does what fold_mapped() does where this rank's input has external segments: folds `count` elements of all inputs in
-/// `b.room().in` from `begin` on, and stores them to all of `b.room().results`, its own first. Returns false if some
-/// rank failed meanwhile.
-inline bool fold_external(shm_group& b, const external_segments& d, std::size_t rank, std::size_t begin,
+/// `shm.room().in` from `begin` on, and stores them to all of `shm.room().results`, its own first. Returns false if
+/// some rank failed meanwhile.
+inline bool fold_external(shm_group& shm, const external_segments& d, std::size_t rank, std::size_t begin,
                           std::size_t count, std::size_t element, stores how, const reduction& with) {
-  auto& [operands, results, in, out] = b.room();
+  auto& [operands, results, in, out] = shm.room();
   alignas(64) std::byte room[stays_near];
   operands.clear();
   for (const std::byte* p : in) operands.push_back(p + begin * element);
@@ -112,12 +112,12 @@ inline bool fold_external(shm_group& b, const external_segments& d, std::size_t 
   // A longer own result lies in a shared cache, from which it comes as fast as the others'.
   const stores ways = !own && count * element <= fits_a_core ? stores::own_first : stores::ordinary;
   const std::size_t most = (d.empty() ? shm_group::access_bytes : sizeof room) / element;
-  const shm_group::access_epoch access{b};
+  const shm_group::access_epoch access{shm};
   for (std::size_t done = 0; done < count; done += most) {
     if (!access.permitted()) return false;
     const std::size_t chunk = (std::min)(most, count - done);
     operands[rank] = gathered(d, begin + done, chunk, in[rank], element, room);
-    fold_chunk(b, chunk, ways, with);
+    fold_chunk(shm, chunk, ways, with);
     if (own) copy_streaming(own + done * element, results.front(), chunk * element);
     for (const void*& p : operands) p = at(p, chunk * element);
     for (void*& p : results) p = at(p, chunk * element);

@@ -20,12 +20,12 @@ struct list_place {
 /// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or shm_group::no_offset if one
 /// of them cannot be mapped, or if the slot is too small.
 template <mapped_transport T>
-std::uint64_t tell_places(const shm_call<T>& m, const buffer_list& list, std::byte* slot) noexcept {
+std::uint64_t tell_places(const shm_call<T>& call, const buffer_list& list, std::byte* slot) noexcept {
   std::size_t told = 0;
   for (std::size_t i = 0; i < list.size; ++i) {
     const auto item = list[i];
     if (item.empty()) continue;
-    const list_place p{m.place(item.data(), item.size()), item.size()};
+    const list_place p{call.place(item.data(), item.size()), item.size()};
     if (p.where == shm_group::no_offset || (told + 1) * sizeof p > shm_group::slot_bytes) return shm_group::no_offset;
     std::memcpy(slot + told++ * sizeof p, &p, sizeof p);
   }
@@ -42,13 +42,13 @@ struct list_cursor {
 /// Moves the cursor to the next buffer if the current one is used up. Returns false at the end of the list, or if a
 /// place is not memory of that rank.
 template <mapped_transport T>
-bool find_bytes(list_cursor& c, const shm_call<T>& m, int rank) noexcept {
+bool find_bytes(list_cursor& c, const shm_call<T>& call, int rank) noexcept {
   if (c.left != 0) return true;
   if (c.next == c.end) return false;
   list_place p;
   std::memcpy(&p, c.next, sizeof p);
   c.next += sizeof p;
-  c.at = m.map(rank, p.where, p.bytes);
+  c.at = call.map(rank, p.where, p.bytes);
   c.left = p.bytes;
   return c.at != nullptr && c.left != 0;
 }
@@ -59,17 +59,17 @@ enum class list_fold { done, revoked, foreign };
 /// result to all of them. Nothing is staged. `cursors` has room for one per rank. Returns `foreign` if a rank's places
 /// are not those of such a list, with that rank in `rank`; `revoked` if some rank failed meanwhile.
 template <mapped_transport T>
-list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t step, std::size_t begin,
+list_fold fold_mapped_lists(const shm_call<T>& call, shm_group& shm, std::uint64_t step, std::size_t begin,
                             std::size_t count, std::size_t element, const reduction& with, list_cursor* cursors,
                             int& rank) {
-  auto& room = b.room();
-  for (rank = 0; rank < m.size(); ++rank) {
-    const std::byte* slot = m.slot(rank, step);
-    const std::uint64_t told = b.descriptor_of(rank, step).in;
+  auto& room = shm.room();
+  for (rank = 0; rank < call.size(); ++rank) {
+    const std::byte* slot = call.slot(rank, step);
+    const std::uint64_t told = shm.descriptor_of(rank, step).in;
     if (told > shm_group::slot_bytes / sizeof(list_place)) return list_fold::foreign;
     list_cursor c{slot, slot + told * sizeof(list_place), nullptr, 0};
     for (std::size_t skip = begin * element; skip != 0;) {
-      if (!find_bytes(c, m, rank)) return list_fold::foreign;
+      if (!find_bytes(c, call, rank)) return list_fold::foreign;
       const std::size_t n = (std::min)(skip, c.left);
       c.at += n;
       c.left -= n;
@@ -77,22 +77,22 @@ list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t st
     }
     cursors[rank] = c;
   }
-  const shm_group::access_epoch access{b};
+  const shm_group::access_epoch access{shm};
   const std::size_t most = whole_elements(shm_group::access_bytes, element) * element;
   for (std::size_t left = count * element; left != 0;) {
     std::size_t chunk = (std::min)(left, most);
     room.operands.clear();
     room.results.clear();
-    for (rank = 0; rank < m.size(); ++rank) {
+    for (rank = 0; rank < call.size(); ++rank) {
       list_cursor& c = cursors[rank];
-      if (!find_bytes(c, m, rank)) return list_fold::foreign;
+      if (!find_bytes(c, call, rank)) return list_fold::foreign;
       chunk = (std::min)(chunk, c.left);
       room.operands.push_back(c.at);
       room.results.push_back(c.at);
     }
     if (!access.permitted()) return list_fold::revoked;
-    fold_chunk(b, chunk / element, stores::ordinary, with);
-    for (int r = 0; r < m.size(); ++r) {
+    fold_chunk(shm, chunk / element, stores::ordinary, with);
+    for (int r = 0; r < call.size(); ++r) {
       cursors[r].at += chunk;
       cursors[r].left -= chunk;
     }

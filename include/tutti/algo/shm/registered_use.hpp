@@ -26,14 +26,14 @@ class registered_use {
   template <class Args>
   registered_use(shm_registrations& all, Args& a, int rank) : registered_use(all) {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>) {
-      for (std::size_t i = 0; i < a.data.size; ++i) look_at(a.data[i].data(), a.data[i].size());
+      for (std::size_t i = 0; i < a.data.size; ++i) add(a.data[i].data(), a.data[i].size());
       if (must_replace()) replace(a.data);
     } else if constexpr (std::same_as<Args, broadcast_args>) {
-      look_at(a.data.data, a.data.bytes());
+      add(a.data.data, a.data.bytes());
       if (must_replace()) replace(a.data, a.root == rank ? way::read : way::write);
     } else if constexpr (has_registrable<Args>) {
-      look_at(a.in.data, a.in.bytes());
-      look_at(a.out.data, a.out.bytes());
+      add(a.in.data, a.in.bytes());
+      add(a.out.data, a.out.bytes());
       // All or none: algorithms compare the addresses of both.
       if (must_replace()) {
         replace(a.in, way::read);
@@ -79,7 +79,7 @@ class registered_use {
     std::size_t bytes;
   };
 
-  void look_at(const void* p, std::size_t bytes) {
+  void add(const void* p, std::size_t bytes) {
     all_->for_each_touched(p, bytes, [&](shm_registration& r) {
       used_.push_back(&r);
       r.uses.fetch_add(1, std::memory_order_relaxed);

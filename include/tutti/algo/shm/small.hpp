@@ -23,8 +23,8 @@ namespace detail {
 template <mapped_transport T, class Args>
 class small_call {
  public:
-  small_call(const shm_call<T>& m, shm_group& b, const Args& a) noexcept
-      : m_(m), b_(b), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
+  small_call(const shm_call<T>& call, shm_group& shm, const Args& a) noexcept
+      : m_(call), b_(shm), a_(a), x_(exchange_of(a, call.rank(), call.size())) {
     inline_ = x_.bytes <= shm_group::payload_bytes;
     if constexpr (folds) inline_ = inline_ && element_of(a) % (2 * shm_group::payload_alignment) != 0;
   }
@@ -70,20 +70,20 @@ class small_call {
 /// Posts a small call whose shm group is clear, and completes it if the others are seen within `spin_limit` polls.
 /// Creating a coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
-progress begin_small(const group_link<T>& link, shm_group& b, const Args& a, int spin_limit,
+progress begin_small(const group_link<T>& link, shm_group& shm, const Args& a, int spin_limit,
                      when_posted meanwhile) noexcept {
-  const detail::shm_call<T> m{link, b, a};
-  const detail::small_call<T, Args> call{m, b, a};
-  call.put(m.next());
-  const std::uint64_t step = m.post();
-  b.prefetch_flags();
+  const detail::shm_call<T> call{link, shm, a};
+  const detail::small_call<T, Args> exchange{call, shm, a};
+  exchange.put(call.next());
+  const std::uint64_t step = call.post();
+  shm.prefetch_flags();
   meanwhile(link.sequence(), algorithm::direct);
   if constexpr (requires { a.op; })
     if (calls_user(a.op.kind)) return progress::posted;  // the user's function may throw
-  const auto* const operands = call.operands(step);
-  if (!b.test(call.first(), call.last(), spin_limit)) return progress::posted;
-  call.take(step, operands);
-  b.timer().count(call.bytes());
+  const auto* const operands = exchange.operands(step);
+  if (!shm.test(exchange.first(), exchange.last(), spin_limit)) return progress::posted;
+  exchange.take(step, operands);
+  shm.timer().count(exchange.bytes());
   return progress::all;
 }
 
@@ -91,26 +91,26 @@ progress begin_small(const group_link<T>& link, shm_group& b, const Args& a, int
 /// rank order. One round, in which each rank waits only for the ranks that it takes data from: in a scan for those
 /// below, as root of a broadcast for none.
 template <mapped_transport T, class Args>
-routine direct_small(group_link<T> link, shm_group& b, Args a, progress so_far = progress::nothing) {
-  detail::shm_turn<T> turn{link, b};
-  const detail::shm_call<T> m = co_await turn.enter();
-  if (so_far == progress::nothing) m.begin(a);
-  const detail::small_call<T, Args> call{m, b, a};
+routine direct_small(group_link<T> link, shm_group& shm, Args a, progress so_far = progress::nothing) {
+  detail::shm_turn<T> turn{link, shm};
+  const detail::shm_call<T> call = co_await turn.enter();
+  if (so_far == progress::nothing) call.begin(a);
+  const detail::small_call<T, Args> exchange{call, shm, a};
   if (so_far == progress::nothing) {
-    co_await m.wait_all(b.step());
-    call.put(m.next());
-    m.post();
+    co_await call.wait_all(shm.step());
+    exchange.put(call.next());
+    call.post();
   }
-  const std::uint64_t step = b.step();
-  co_await m.wait_range(call.first(), call.last(), step, call.asked_for());
-  call.take(step, call.operands(step));
-  if (b.choice_due(call.bytes())) co_await detail::choose_staging(m, b);
+  const std::uint64_t step = shm.step();
+  co_await call.wait_range(exchange.first(), exchange.last(), step, exchange.asked_for());
+  exchange.take(step, exchange.operands(step));
+  if (shm.choice_due(exchange.bytes())) co_await detail::choose_staging(call, shm);
 }
 
 /// Barrier on the shm group: each rank posts a step and reads the others' flags. One round.
 template <mapped_transport T>
-routine direct_barrier(group_link<T> link, shm_group& b) {
-  return direct_small(link, b, barrier_args{});
+routine direct_barrier(group_link<T> link, shm_group& shm) {
+  return direct_small(link, shm, barrier_args{});
 }
 
 }  // namespace tutti::algo

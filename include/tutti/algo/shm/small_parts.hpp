@@ -20,26 +20,26 @@ std::size_t element_of(const Args& a) noexcept {
 inline std::size_t element_of(const all_reduce_coalesced_args& a) noexcept { return a.data.element_bytes; }
 
 template <class Args>
-void put_part(const Args&, const small_exchange& x, shm_group& b, std::byte* to) noexcept {
+void put_part(const Args&, const small_exchange& x, shm_group& shm, std::byte* to) noexcept {
   const std::size_t from = x.taken < x.bytes ? x.begin : x.bytes, behind = from + x.taken;
-  b.stage(to, x.in, from);
-  if (behind < x.bytes) b.stage(to + behind, at(x.in, behind), x.bytes - behind);
+  shm.stage(to, x.in, from);
+  if (behind < x.bytes) shm.stage(to + behind, at(x.in, behind), x.bytes - behind);
 }
-inline void put_part(const all_gather_v_args& a, const small_exchange&, shm_group& b, std::byte* to) noexcept {
-  b.stage(to, a.in.data, a.in.bytes());
+inline void put_part(const all_gather_v_args& a, const small_exchange&, shm_group& shm, std::byte* to) noexcept {
+  shm.stage(to, a.in.data, a.in.bytes());
 }
-inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, shm_group& b, std::byte* to) noexcept {
-  if (a.blocks.offsets().empty()) return b.stage(to, a.in.data, x.bytes);
+inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, shm_group& shm, std::byte* to) noexcept {
+  if (a.blocks.offsets().empty()) return shm.stage(to, a.in.data, x.bytes);
   for (std::size_t r = 0, done = 0; done < x.bytes; ++r) {
     const std::size_t bytes = a.blocks.size(r) * a.out.element_bytes;
-    b.stage(to + done, at(a.in.data, a.blocks.begin(r) * a.out.element_bytes), bytes);
+    shm.stage(to + done, at(a.in.data, a.blocks.begin(r) * a.out.element_bytes), bytes);
     done += bytes;
   }
 }
-inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, shm_group& b,
+inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, shm_group& shm,
                      std::byte* to) noexcept {
   buffer_list_cursor{a.data}.next(
-      x.bytes, [&](auto chunk, std::size_t offset) { b.stage(to + offset, chunk.data(), chunk.size()); });
+      x.bytes, [&](auto chunk, std::size_t offset) { shm.stage(to + offset, chunk.data(), chunk.size()); });
 }
 
 /// Returns the part that this rank takes of its own input.
@@ -53,9 +53,9 @@ inline const std::byte* own_part(const reduce_scatter_v_args& a, const small_exc
 
 /// Lists the operands if the call needs one fold, while the others' data is on its way; null if it needs several.
 template <class Args, mapped_transport T, class Place>
-const void* const* list_operands(const Args& a, const small_exchange& x, const shm_call<T>& m, Place place) {
+const void* const* list_operands(const Args& a, const small_exchange& x, const shm_call<T>& call, Place place) {
   if (x.last == 0) return nullptr;
-  return m.from_others(own_part(a, x, m.rank()), [&](int r) { return place(r) + x.begin; });
+  return call.from_others(own_part(a, x, call.rank()), [&](int r) { return place(r) + x.begin; });
 }
 template <mapped_transport T, class Place>
 const void* const* list_operands(const all_reduce_coalesced_args&, const small_exchange&, const shm_call<T>&, Place) {
@@ -67,10 +67,10 @@ void fold_parts(const Args& a, const small_exchange& x, const shm_call<T>&, cons
   if (x.last != 0) a.op.fold_all(operands, x.last, x.out, x.count, a.op.context.data());
 }
 template <mapped_transport T, class Place>
-void fold_parts(const all_reduce_coalesced_args& a, const small_exchange& x, const shm_call<T>& m, const void* const*,
-                Place place) {
+void fold_parts(const all_reduce_coalesced_args& a, const small_exchange& x, const shm_call<T>& call,
+                const void* const*, Place place) {
   buffer_list_cursor{a.data}.next(x.bytes, [&](auto chunk, std::size_t offset) {
-    a.op.fold_all(m.from_others(chunk.data(), [&](int r) { return place(r) + offset; }), m.size(), chunk.data(),
+    a.op.fold_all(call.from_others(chunk.data(), [&](int r) { return place(r) + offset; }), call.size(), chunk.data(),
                   chunk.size() / a.data.element_bytes, a.op.context.data());
   });
 }

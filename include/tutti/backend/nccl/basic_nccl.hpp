@@ -104,7 +104,7 @@ class basic_nccl {
   /// Throws usage_error if the group in which it was issued is still open: it cannot end before the group.
   void check_group(const op_state& s) {
     if (!driver_->operations().in_group()) return;
-    const auto guard = driver_->home().lock();
+    const auto guard = driver_->engine().lock();
     if (driver_->operations().in_group(s))
       throw usage_error(std::string(s.info.collective) +
                         ": its group is still open, and begins when it ends; wait for it, or join it, after that");
@@ -112,7 +112,7 @@ class basic_nccl {
   /// Cancels an operation whose handle is dropped while its group is open.
   void withdraw(op_state& s) noexcept {
     if (!driver_->operations().in_group()) return;
-    const auto guard = driver_->home().lock();
+    const auto guard = driver_->engine().lock();
     if (driver_->operations().in_group(s)) driver_->operations().withdraw(s);
   }
 
@@ -169,16 +169,16 @@ class nccl_group {
  public:
   template <class Communicator>
   explicit nccl_group(Communicator& c) : driver_(c.backend().driver()) {
-    const auto guard = driver_.home().lock();
+    const auto guard = driver_.engine().lock();
     since_ = driver_.begin_group();
   }
   nccl_group(const nccl_group&) = delete;
   nccl_group& operator=(const nccl_group&) = delete;
   ~nccl_group() {
-    const auto guard = driver_.home().lock();
+    const auto guard = driver_.engine().lock();
     if (std::uncaught_exceptions() > exceptions_) {
       driver_.operations().roll_back(since_);
-      driver_.home().notify_locked();
+      driver_.engine().notify_locked();
     }
     driver_.end_group();
   }

@@ -32,9 +32,9 @@ namespace tutti {
 template <nccl_functions Api>
 class nccl_driver final : public progress_source, public detail::nccl_session<Api, nccl_driver<Api>> {
   using base = detail::nccl_session<Api, nccl_driver>;
-  using base::connecting_, base::connecting_by_, base::failure_, base::launching_, base::settled_, base::suspected_;
+  using base::connecting_, base::connecting_by_, base::failure_, base::launching_, base::settled_, base::pending_error_;
   using base::connection_, base::control_, base::engine_, base::place_, base::traffic_;
-  using base::drain, base::fail_by, base::blame, base::condemn, base::land;
+  using base::drain, base::fail_by, base::record_error, base::fail_pending, base::complete;
   using typename base::runtime, typename base::traffic;
   using flight = typename traffic::flight;
   using typename base::phase;
@@ -48,8 +48,8 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   using finish_fn = status (*)(nccl_driver&, const void* args) noexcept;
 
   /// Attaches to the engine. Throws error{device} or {out_of_resources}.
-  nccl_driver(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<world_view> control)
-      : base(std::move(home), place, std::move(control)), scratch_(place.device, 1) {
+  nccl_driver(std::shared_ptr<tutti::engine> engine, const nccl_place& place, std::unique_ptr<world_view> control)
+      : base(std::move(engine), place, std::move(control)), scratch_(place.device, 1) {
     engine_->attach(*this);
   }
   nccl_driver(const nccl_driver&) = delete;
@@ -148,9 +148,9 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   bool poll() noexcept override {
     if (!failure_.ok()) return drain();
     bool moved = false;
-    if (connection_ && (connecting_ || launching_) && !suspected_) moved = proceed();
+    if (connection_ && (connecting_ || launching_) && !pending_error_) moved = proceed();
     if (traffic_.empty()) return moved;
-    moved = land(detail::nccl_asked::waited_for) || moved;
+    moved = complete(detail::nccl_asked::waited_for) || moved;
     return (!failure_.ok() && drain()) || moved;
   }
 
@@ -158,15 +158,15 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     if (!failure_.ok()) return;
     if (control_)
       if (const status lost = control_->failure(); !lost.ok()) return fail(lost);
-    if (suspected_) {
-      if (suspected_.due(now)) condemn();
+    if (pending_error_) {
+      if (pending_error_.due(now)) fail_pending();
       return;
     }
     if (connection_ && !connecting_ && !launching_) {
       const nccl_result r = connection_.supported();
-      if (r != nccl_result::success && r != nccl_result::in_progress) return blame(r, "a running collective");
+      if (r != nccl_result::success && r != nccl_result::in_progress) return record_error(r, "a running collective");
     }
-    if (land(detail::nccl_asked::all); !failure_.ok()) return;
+    if (complete(detail::nccl_asked::all); !failure_.ok()) return;
     for (flight* f = traffic_.front(); f; f = f->next) {
       if (now < f->expires || f->now == phase::captured) continue;
       if (f->op) f->op->info.expired = true;
@@ -214,7 +214,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       batch_.each([](flight& f) { f.now = phase::launching; });
     } else if (r != nccl_result::success) {
       launching_ = true;  // for good
-      blame(r, first.op ? first.op->info.collective : "a launch");
+      record_error(r, first.op ? first.op->info.collective : "a launch");
     } else {
       in_stream();
     }
@@ -261,7 +261,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     const nccl_result r = connection_.supported();
     if (r == nccl_result::in_progress) return false;
     if (r != nccl_result::success) {
-      blame(r, connecting_ ? connecting_by_ : "a launch");
+      record_error(r, connecting_ ? connecting_by_ : "a launch");
       return false;
     }
     const bool launched = std::exchange(launching_, false);

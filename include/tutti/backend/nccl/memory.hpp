@@ -60,7 +60,7 @@ class basic_nccl_memory {
   /// communicator.
   template <class Communicator>
   void enroll(Communicator& of) {
-    driver& d = *held_->home;
+    driver& d = *held_->owner;
     if (!held_->data || *held_->window || !nccl_has<Api>(nccl_feature::windows, d.place().version)) return;
     auto r = nccl_result::success;
     const status s = d.at_rest("ncclCommWindowRegister", after(of.timeout()), held_->window, [&](nccl_comm comm) {
@@ -84,9 +84,9 @@ class basic_nccl_memory {
 
  private:
   struct held {
-    held(std::shared_ptr<driver> d, std::size_t n) : home(std::move(d)), count(n) {
+    held(std::shared_ptr<driver> d, std::size_t n) : owner(std::move(d)), count(n) {
       if (n == 0) return;
-      const nccl_place& at = home->place();
+      const nccl_place& at = owner->place();
       if (n > std::size_t(-1) / sizeof(T)) cuda::check<runtime>(cuda::result::out_of_memory, "ncclMemAlloc", at.device);
       const cuda::relaxed_capture<runtime> any_time;
       const cuda::basic_device_guard<runtime> guard{at.device};
@@ -118,7 +118,7 @@ class basic_nccl_memory {
     // does not promise to wait, so a byte of cudaMalloc's, which lies beside it, is freed first.
     ~held() {
       if (!data) return;
-      const nccl_place& at = home->place();
+      const nccl_place& at = owner->place();
       if (fence && !detail::free_bounded(std::move(*fence), after(at.patience))) return;
       if (*window) deregister();
       call_bounded(after(at.patience), [p = data, nccl = fence.has_value(), device = at.device] {
@@ -134,12 +134,12 @@ class basic_nccl_memory {
       });
     }
     void deregister() noexcept try {
-      static_cast<void>(home->at_rest("ncclCommWindowDeregister", after(home->place().patience), nullptr,
-                                      [this](nccl_comm comm) { return Api::deregister_window(comm, *window); }));
+      static_cast<void>(owner->at_rest("ncclCommWindowDeregister", after(owner->place().patience), nullptr,
+                                       [this](nccl_comm comm) { return Api::deregister_window(comm, *window); }));
     } catch (const error&) {  // no such device any more
     }
 
-    std::shared_ptr<driver> home;
+    std::shared_ptr<driver> owner;
     std::size_t count;
     void* data = nullptr;
     std::optional<cuda::basic_device_memory<std::byte, runtime>> fence;     // if the memory is NCCL's

@@ -186,7 +186,7 @@ class nccl_queue {
   bool join(op_state& s, stream_ref to) {
     auto* const flies = static_cast<flight*>(s.work);
     const std::uint64_t graph = flies ? flies->graph : 0;
-    if (const char* const why = streams_.why_apart(to, graph)) {
+    if (const char* const why = streams_.why_not_after(to, graph)) {
       if (graph != 0) return false;
       throw usage_error(std::string(s.info.collective) + ": " + why);
     }

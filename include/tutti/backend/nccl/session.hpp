@@ -27,8 +27,8 @@ namespace tutti::detail {
 template <nccl_functions Api, class Driver>
 class nccl_session {
  public:
-  nccl_session(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<world_view> control)
-      : engine_(std::move(home)),
+  nccl_session(std::shared_ptr<tutti::engine> engine, const nccl_place& place, std::unique_ptr<world_view> control)
+      : engine_(std::move(engine)),
         control_(std::move(control)),
         place_(place),
         traffic_(place.device, place.world_rank) {}
@@ -36,7 +36,7 @@ class nccl_session {
   nccl_session& operator=(const nccl_session&) = delete;
 
   [[nodiscard]] const nccl_place& place() const noexcept { return place_; }
-  [[nodiscard]] engine& home() noexcept { return *engine_; }
+  [[nodiscard]] tutti::engine& engine() noexcept { return *engine_; }
   [[nodiscard]] status failure() const noexcept { return failure_; }
   [[nodiscard]] const std::string& words() const noexcept { return words_; }
   [[nodiscard]] const world_view* control() const noexcept { return control_.get(); }
@@ -51,7 +51,7 @@ class nccl_session {
   void connect(nccl_comm whole, const std::vector<int>& dead, nccl_calls how) noexcept {
     connect("ncclCommShrink", [&] { return connection_.begin_from(whole, dead, how); });
   }
-  [[nodiscard]] bool connected() const noexcept { return connection_ && !connecting_ && !suspected_; }
+  [[nodiscard]] bool connected() const noexcept { return connection_ && !connecting_ && !pending_error_; }
   /// Returns true if it is connected or has failed. Any thread, without the lock.
   [[nodiscard]] bool settled() const noexcept { return settled_.load(std::memory_order_acquire); }
   /// Returns the communicator that can be shrunk after a failure, which the caller then owns; null if there is none.
@@ -85,7 +85,7 @@ class nccl_session {
   }
 
   /// Fails after a wait has timed out: with NCCL's pending error, if there is one; else with `words`.
-  void time_out(const char* words) noexcept { suspected_ ? condemn() : fail({errc::timed_out}, words); }
+  void time_out(const char* words) noexcept { pending_error_ ? fail_pending() : fail({errc::timed_out}, words); }
 
   /// Records the first failure, which ends everything: here once the device has stopped, on the peers through the
   /// host's world (backend/world_view.hpp).
@@ -124,7 +124,7 @@ class nccl_session {
   }
   /// Ends the operations that the device has completed. They end in order: after the first completed one, it queries
   /// those 2, 4, 8, … further on.
-  bool land(nccl_asked who) noexcept {
+  bool complete(nccl_asked who) noexcept {
     bool moved = false;
     for (std::size_t ahead = 1; failure_.ok(); ahead *= 2) {
       const auto* const f = traffic_.running(ahead, who);
@@ -152,12 +152,12 @@ class nccl_session {
   /// Records an error of NCCL as pending. NCCL reports a dead peer as an error of some kind, often as its own. The
   /// host's world will know the cause once the kernel has closed the peer's connection; for a killed process that comes
   /// after NCCL's error, and after the GPU's memory is freed.
-  void blame(nccl_result r, const char* during) noexcept {
-    suspected_.raise(r, during, control_ ? after(place_.patience / 5) : (deadline::min)());
-    if (!control_) condemn();
+  void record_error(nccl_result r, const char* during) noexcept {
+    pending_error_.raise(r, during, control_ ? after(place_.patience / 5) : (deadline::min)());
+    if (!control_) fail_pending();
   }
-  void condemn() noexcept try {
-    fail(suspected_.verdict(), suspected_.template words<Api>(comm()).c_str());
+  void fail_pending() noexcept try {
+    fail(pending_error_.verdict(), pending_error_.template words<Api>(comm()).c_str());
   } catch (...) {
     fail({errc::out_of_resources});
   }
@@ -167,7 +167,7 @@ class nccl_session {
     fail({errc::out_of_resources});
   }
 
-  std::shared_ptr<engine> engine_;
+  std::shared_ptr<tutti::engine> engine_;
   std::unique_ptr<world_view> control_;
   nccl_place place_;
   traffic traffic_;
@@ -176,7 +176,7 @@ class nccl_session {
   bool connecting_ = false;  // NCCL is at work on a call that is no launch
   bool launching_ = false;   // NCCL is at work on a launch
   std::atomic<bool> settled_{false};
-  nccl_pending_error suspected_;
+  nccl_pending_error pending_error_;
   status failure_{};
   std::string words_;
   deadline stopped_by_{};
@@ -189,7 +189,7 @@ class nccl_session {
     connecting_by_ = call;
     const nccl_result r = begin();
     connecting_ = r == nccl_result::in_progress;
-    if (!connecting_ && r != nccl_result::success) blame(r, call);
+    if (!connecting_ && r != nccl_result::success) record_error(r, call);
     settled_.store(connected(), std::memory_order_release);
   } catch (const error& e) {
     fail(e.cause(), e.what());

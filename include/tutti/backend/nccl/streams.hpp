@@ -46,7 +46,7 @@ class nccl_streams {
 
   /// Returns why later work of a stream cannot run after an operation of this graph (0: one that runs); null if it can.
   /// Invalidates no capture. Throws error if the device has failed.
-  [[nodiscard]] const char* why_apart(stream_ref to, std::uint64_t graph) const {
+  [[nodiscard]] const char* why_not_after(stream_ref to, std::uint64_t graph) const {
     cuda::capture_state state;
     const cuda::result r = on(to, [&](cuda::stream_handle h) { return R::capture_of(h, state); });
     if (r == cuda::result::capture_implicit)

@@ -11,16 +11,16 @@
 namespace tutti::detail {
 
 /// Returns the rank to report to the launcher at TUTTI_REPORT_FD as the cause of a failure: the peer that failed by
-/// itself, or -1 if no other rank is known to be the cause. The launcher would otherwise blame the process that ends
+/// itself, or -1 if no other rank is known to be the cause. The launcher would otherwise name the process that ends
 /// first.
-inline std::int32_t blamed_by(int me, const status& why) noexcept {
+inline std::int32_t cause_of(int me, const status& why) noexcept {
   const bool told = why.code == errc::aborted || why.code == errc::peer_lost || why.code == errc::peer_left;
   return told && why.peer != me ? why.peer : -1;
 }
 
-/// Sends blamed_by() to the launcher, which may have ended. Never blocks.
+/// Sends cause_of() to the launcher, which may have ended. Never blocks.
 inline void report_failure(int me, int descriptor, const status& why) noexcept {
-  const std::int32_t rank = blamed_by(me, why);
+  const std::int32_t rank = cause_of(me, why);
   ::send(descriptor, &rank, sizeof rank, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

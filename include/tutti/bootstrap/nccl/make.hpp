@@ -180,15 +180,15 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
   if (all_ready == 0)
     throw error{{errc::device}, "another rank could not prepare its device; its own output says why", {world.rank()}};
 
-  engine& home = world.engine();
+  engine& e = world.engine();
   const deadline until = after(options.join_timeout);
   {
-    const auto guard = home.lock();
+    const auto guard = e.lock();
     connect(*made);
   }
-  home.run_until([&] { return made->settled() || clock::now() >= until; });
+  e.run_until([&] { return made->settled() || clock::now() >= until; });
   const status f = [&] {
-    const auto guard = home.lock();
+    const auto guard = e.lock();
     if (!made->settled())
       made->time_out(
           "not all ranks were connected in time; a firewall between hosts, or a network "

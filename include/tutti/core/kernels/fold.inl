@@ -97,11 +97,12 @@ template <class Pairs>
   TUTTI_ANY_SUBNORMAL(any, value.even, value.odd)
   if (any) [[unlikely]]
     return encode<bfloat16>(value.even) | encode<bfloat16>(value.odd) << 16;
-  typename vectors<std::uint16_t, sizeof(Pairs) / 2>::type apart{};
-  TUTTI_VCVTNE2PS2BF16(apart, value.even, value.odd);
-  return __builtin_bit_cast(packed<std::uint32_t>,
-                            __builtin_shufflevector(apart, apart, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
-                                                    23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+  typename vectors<std::uint16_t, sizeof(Pairs) / 2>::type separate{};
+  TUTTI_VCVTNE2PS2BF16(separate, value.even, value.odd);
+  return __builtin_bit_cast(
+      packed<std::uint32_t>,
+      __builtin_shufflevector(separate, separate, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25,
+                              10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
 }
 
 /// Converts elements to the type in which they are stored.

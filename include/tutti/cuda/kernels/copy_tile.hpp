@@ -40,13 +40,13 @@ struct copied_bytes {
 /// Copies a thread's share between any addresses, by the widest word to which both can be aligned.
 TUTTI_HOST_DEVICE inline void copy_share(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t me,
                                          std::size_t threads) noexcept {
-  const auto apart = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+  const auto distance = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
   const copied_bytes f{to, from};
-  if (apart % 16 == 0)
+  if (distance % 16 == 0)
     sweep<16, 4>(f, bytes, cut<16>(bytes, to, from), me, threads);
-  else if (apart % 4 == 0)
+  else if (distance % 4 == 0)
     sweep<4, 4>(f, bytes, cut<4>(bytes, to, from), me, threads);
-  else if (apart % 2 == 0)
+  else if (distance % 2 == 0)
     sweep<2, 4>(f, bytes, cut<2>(bytes, to, from), me, threads);
   else
     sweep<1, 4>(f, bytes, cut<1>(bytes, to, from), me, threads);

@@ -32,10 +32,10 @@ constexpr bool failed(std::uint64_t id) noexcept { return id == refused || id ==
 
 /// Compares `mine` of all ranks. Returns the first rank that has failed, or else the first that differs. Collective.
 template <class Comm>
-odd_rank compare(Comm& world, std::uint64_t mine, const std::source_location& where) {
+outlier compare(Comm& world, std::uint64_t mine, const std::source_location& where) {
   comparison ids;
   ids.begin(world, mine, {}, where).wait();
-  const odd_rank bad = ids.find(&failed);
+  const outlier bad = ids.find(&failed);
   return bad.rank >= 0 ? bad : ids.odd();
 }
 
@@ -70,7 +70,8 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
     return who(odd) + " has " + theirs + " parameters and " + who(0) + " has " + ours +
            "; all ranks must build the same model";
   return who(odd) + " has other options than " + who(0) +
-         " (bucket limits, arrival, order, in_flight, delayed, unused, graph, replan or predivide); give all ranks the "
+         " (bucket limits, ready_order, order, in_flight, delayed, unused, graph, replan or predivide); give all ranks "
+         "the "
          "same";
 }
 
@@ -84,8 +85,8 @@ Comm& countable(Comm& world) {
 }
 
 template <class Comm>
-[[noreturn]] void blame(Comm& world, const char* who, errc kind, int rank, const std::string& what,
-                        const std::source_location& where) {
+[[noreturn]] void throw_error(Comm& world, const char* who, errc kind, int rank, const std::string& what,
+                              const std::source_location& where) {
   throw error({kind, 0, world.world_rank(rank), 0}, std::string(who) + ": " + what, {world.rank(), 0, who, where});
 }
 
@@ -96,7 +97,7 @@ constexpr begun pass_of(double weight) noexcept { return weight > 0 ? begun::pas
 /// Throws the exception that is being handled. If it is an error{mismatch}, because ranks have met in different calls,
 /// throws one that names those calls. Mentions rebuild() only if this rank called it, or if the other rank's call is
 /// unknown or has the signature of agree_on_order().
-[[noreturn]] TUTTI_DECL void tell_apart(begun here);
+[[noreturn]] TUTTI_DECL void throw_different_calls(begun here);
 
 /// Gives all ranks rank 0's order. Collective. Begins on `first`, the communicator on which a pass begins, with an
 /// all_reduce about as small as a pass's first one but of another size, so that ranks that begin a pass instead are
@@ -108,7 +109,7 @@ task<> agree_on_order(Comm& world, Comm& first, std::vector<int>& order, std::so
     co_await first.all_reduce(here, sum, {}, where);
     co_await world.broadcast(order, 0, {}, where);
   } catch (...) {
-    tell_apart(begun::rebuild);
+    throw_different_calls(begun::rebuild);
   }
 }
 
@@ -117,16 +118,16 @@ task<> agree_on_order(Comm& world, Comm& first, std::vector<int>& order, std::so
 template <class Comm>
 void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t id,
                      const std::source_location& where) {
-  if (const odd_rank odd = compare(world, id, where); odd.rank >= 0)
-    blame(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
+  if (const outlier odd = compare(world, id, where); odd.rank >= 0)
+    throw_error(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
 }
 
 /// Returns what `make()` returns, on all ranks or on none. Collective. Throws as check_agreement() if the ranks'
 /// results have different ids. If `make()` has thrown on a rank, that rank throws its exception, and the others throw
 /// an error that names the rank and the reason.
 template <class Comm, class Make, class Id>
-auto make_alike(Comm& world, const char* who, std::span<const parameter_shape> shapes, Make make, Id id_of,
-                const std::source_location& where) {
+auto make_agreed(Comm& world, const char* who, std::span<const parameter_shape> shapes, Make make, Id id_of,
+                 const std::source_location& where) {
   std::optional<decltype(make())> made;
   std::exception_ptr failure;
   std::string why;
@@ -142,13 +143,13 @@ auto make_alike(Comm& world, const char* who, std::span<const parameter_shape> s
     why = e.what();
     id = without_memory;
   }
-  if (const odd_rank odd = compare(world, id, where); failed(odd.id)) {
+  if (const outlier odd = compare(world, id, where); failed(odd.id)) {
     world.broadcast(why, odd.rank, {}, where).wait();
     if (failure) std::rethrow_exception(failure);
-    blame(world, who, odd.id == refused ? errc::mismatch : errc::out_of_resources, odd.rank,
-          "rank " + std::to_string(world.world_rank(odd.rank)) + " could not begin: " + why, where);
+    throw_error(world, who, odd.id == refused ? errc::mismatch : errc::out_of_resources, odd.rank,
+                "rank " + std::to_string(world.world_rank(odd.rank)) + " could not begin: " + why, where);
   } else if (odd.rank >= 0) {
-    blame(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
+    throw_error(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
   }
   return *std::move(made);
 }

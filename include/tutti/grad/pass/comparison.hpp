@@ -12,7 +12,7 @@
 namespace tutti::grad::detail {
 
 /// The first rank that differs from rank 0, -1 if none does, and that rank's number.
-struct odd_rank {
+struct outlier {
   int rank = -1;
   std::uint64_t id = 0;
 };
@@ -29,14 +29,14 @@ class comparison {
     ids_.assign(ranks + 1, mine);  // the last is this rank's
     return world.all_gather(std::span{ids_}.last(1), std::span{ids_}.first(ranks), how, where);
   }
-  [[nodiscard]] odd_rank odd() const noexcept {
+  [[nodiscard]] outlier odd() const noexcept {
     return find([&](std::uint64_t id) { return id != ids_[0]; });
   }
   /// Returns the first rank for whose number `is` returns true.
   template <class Is>
-  [[nodiscard]] odd_rank find(Is is) const noexcept {
+  [[nodiscard]] outlier find(Is is) const noexcept {
     const auto at = std::find_if(ids_.begin(), ids_.end() - 1, is);
-    return at == ids_.end() - 1 ? odd_rank{} : odd_rank{static_cast<int>(at - ids_.begin()), *at};
+    return at == ids_.end() - 1 ? outlier{} : outlier{static_cast<int>(at - ids_.begin()), *at};
   }
 
  private:

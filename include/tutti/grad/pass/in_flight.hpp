@@ -21,8 +21,8 @@ class started {
  public:
   struct promise_type : tutti::detail::cached_frame {
     template <class... Rest>  // const, and not explicit, for nvcc 13.0
-    promise_type(engine& e, const Rest&...) noexcept : home(&e) {}
-    engine* home;
+    promise_type(engine& e, const Rest&...) noexcept : resumes_on(&e) {}
+    engine* resumes_on;
     std::atomic<void*> next{nullptr};  // the awaiting coroutine; its own frame once ended
     std::exception_ptr failure;
 
@@ -32,7 +32,7 @@ class started {
       struct pass_on {
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
-          engine* const driver = h.promise().home;
+          engine* const driver = h.promise().resumes_on;
           void* const who = h.promise().next.exchange(h.address(), std::memory_order_acq_rel);
           driver->notify();  // a waiter on another thread may sleep; the frame may be gone
           return who ? std::coroutine_handle<>::from_address(who) : std::noop_coroutine();

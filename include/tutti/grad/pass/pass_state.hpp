@@ -41,7 +41,7 @@ class pass_state {
   [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
 
   /// Returns the plan for an order in which gradients become ready.
-  [[nodiscard]] plan plan_for(std::span<const int> arrival) const;
+  [[nodiscard]] plan plan_for(std::span<const int> ready_order) const;
   /// Prepares for the first plan, and for each new one.
   void arrange(const plan& p);
 

@@ -54,7 +54,7 @@ class ready_tracker {
   /// Returns the order of all gradients, as last seen or expected.
   [[nodiscard]] const std::vector<int>& order() const noexcept { return order_; }
   /// Returns the order as order(), but empty until one has been seen.
-  [[nodiscard]] std::span<const int> arrival() const noexcept {
+  [[nodiscard]] std::span<const int> ready_order() const noexcept {
     return std::span<const int>{order_}.first(seen_ == 0 ? 0 : order_.size());
   }
 

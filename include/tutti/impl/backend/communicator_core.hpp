@@ -35,7 +35,7 @@ class failure_text {
   }
   [[nodiscard]] std::string explain(const op_state& s) const {
     const status& r = s.result;
-    const std::string who = blamed(r.peer);
+    const std::string who = name_of(r.peer);
     const bool own = r.peer == backend_->world_rank();
     switch (r.code) {
       case errc::timed_out:
@@ -126,7 +126,7 @@ class failure_text {
       return ": it destroyed a communicator with operations in flight, which ends its world; wait for them first";
     return "";
   }
-  [[nodiscard]] std::string blamed(int peer) const {
+  [[nodiscard]] std::string name_of(int peer) const {
     return peer >= 0 ? backend_->describe(peer) : std::string("a rank that could not be determined");
   }
   /// Returns the description of a rank as the subject of a verb: a clause between commas is closed by one.
@@ -138,7 +138,7 @@ class failure_text {
     if constexpr (requires { backend_->explain_mismatch(s); })
       if (std::string text = backend_->explain_mismatch(s); !text.empty()) return text;
     const bool own = s.result.peer == backend_->world_rank();
-    return "failed: " + (own ? "this rank" : blamed(s.result.peer) + ": it") +
+    return "failed: " + (own ? "this rank" : name_of(s.result.peer) + ": it") +
            " called another collective here, or with another size or type";
   }
 
@@ -150,12 +150,12 @@ class failure_text {
 
 template <backend B>
 error communicator_core<B>::describe(const op_state& s) const {
-  const auto guard = home_->lock();  // other threads go on, and change what the text tells
+  const auto guard = engine_->lock();  // other threads go on, and change what the text tells
   status r = s.result;
   const detail::failure_text<B> words{backend_, words_};
   const std::string text = title(s) + " " + words.explain(s);
-  if constexpr (requires { backend_.odd_rank(s); })
-    if (r.code == errc::mismatch) r.peer = backend_.odd_rank(s);
+  if constexpr (requires { backend_.outlier(s); })
+    if (r.code == errc::mismatch) r.peer = backend_.outlier(s);
   return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
 }
 

@@ -66,7 +66,7 @@ const std::shared_ptr<driver<T>>& composed<T>::shared_driver() const noexcept {
 }
 template <class T>
 const std::shared_ptr<engine>& composed<T>::shared_engine() const noexcept {
-  return shared_driver()->shared_home();
+  return shared_driver()->shared_engine();
 }
 template <class T>
 watch::flight_recorder& composed<T>::recorder() const noexcept {
@@ -105,8 +105,8 @@ std::string composed<T>::absent(const op_state& s) const {
   return algo::absent_text(core_->shm_state(), *members_, s.info.sequence, [this](int r) { return describe(r); });
 }
 template <class T>
-int composed<T>::odd_rank(const op_state& s) const noexcept {
-  return core_->odd_rank(s);
+int composed<T>::outlier(const op_state& s) const noexcept {
+  return core_->outlier(s);
 }
 template <class T>
 algo::call_chain composed<T>::calls() const noexcept {

@@ -43,20 +43,20 @@ class composed_core {
   /// Makes the backend of all ranks of the transport.
   explicit composed_core(std::shared_ptr<driver<T>> d) : driver_(std::move(d)) {
     state_.members = {0, driver_->link().rank(), driver_->link().size(), {}};
-    look_around();
+    find_topology();
   }
   /// Makes the backend of a group of them.
   composed_core(std::shared_ptr<driver<T>> d, group g) : driver_(std::move(d)) {
     driver_->use_context(g.context);
     state_.members = std::move(g);
-    look_around();
+    find_topology();
   }
   composed_core(const composed_core&) = delete;
   composed_core& operator=(const composed_core&) = delete;
   /// Retires the shared memory of a group. That of a world is freed with the world.
   ~composed_core() {
-    auto guard = driver_->home().lock();
-    if (failure().ok() && !driver_->home().inherited()) algo::log_unnoticed(state_.shm_state, state_.members);
+    auto guard = driver_->engine().lock();
+    if (failure().ok() && !driver_->engine().inherited()) algo::log_unnoticed(state_.shm_state, state_.members);
     if constexpr (mapped_transport<T>) driver_->link().forget(state_.shm_state);
     if (state_.members.context == 0) {
       const algo::call_chain all = calls();
@@ -64,7 +64,7 @@ class composed_core {
       return;
     }
     driver_->retire(state_.shm_state);
-    if (state_.memory) state_.memory->for_each_shm_group([this](algo::shm_group& b) { driver_->retire(b); });
+    if (state_.memory) state_.memory->for_each_shm_group([this](algo::shm_group& shm) { driver_->retire(shm); });
   }
 
   [[nodiscard]] int rank() const noexcept { return state_.members.rank; }
@@ -85,12 +85,12 @@ class composed_core {
     requires(mapped_transport<T>)
   algo::decision begin(const Args& a, algo::when_posted meanwhile) noexcept {
     algo::decision d;
-    algo::shm_group& b = state_.shm_state;
+    algo::shm_group& shm = state_.shm_state;
     if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return d;
     if (state_.sequence % 64 == 0 || !failure().ok() || !algo::is_plain(a)) return d;
     d.via = chosen(a);
-    if (!algo::is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return d;
-    if (b.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit, meanwhile);
+    if (!algo::is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), shm, a, rank(), size())) return d;
+    if (shm.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), shm, a, state_.spin_limit, meanwhile);
     return d;
   }
 
@@ -129,7 +129,7 @@ class composed_core {
   /// Returns true if this collective can take this algorithm here. start() must not be called with another one.
   template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
-    return algo::can_ask<Args>(via, problem(0, element_bytes));
+    return algo::is_supported<Args>(via, problem(0, element_bytes));
   }
   template <class Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
@@ -147,8 +147,8 @@ class composed_core {
 
   /// Returns the world rank that caused an errc::mismatch: the one that differs from most of its group, or that sent a
   /// user's message of another length; -1 if the world has more than two ranks and the calls of the others are unknown.
-  [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
-    const int odd = algo::mismatch_report::find(state_.shm_state, state_.members, s.result.peer).culprit;
+  [[nodiscard]] int outlier(const op_state& s) const noexcept {
+    const int odd = algo::mismatch_report::find(state_.shm_state, state_.members, s.result.peer).outlier;
     if (odd >= 0) return world(odd);
     return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
@@ -185,11 +185,11 @@ class composed_core {
   }
 
   void start_by(algo::decision d, const all_reduce_args& a, op_state& s) noexcept {
-    if (!a.apart.empty() && (a.op.prepare || size() == 1 || d.via != algorithm::direct || algo::is_unmapped(a)))
+    if (!a.external.empty() && (a.op.prepare || size() == 1 || d.via != algorithm::direct || algo::is_unmapped(a)))
       return start_by(d, algo::bring_all(a), s);
     if (a.op.prepare) return start_by(d, algo::prepare_into_output(a), s);
     if (alone(s)) return take_own(a, s);
-    if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
+    if (!a.external.empty()) algo::bring_for_others(a, rank(), size());
     if (!run_small(s, a, d)) run(s, a, d, way_of(a, d));
   }
 
@@ -268,7 +268,7 @@ class composed_core {
 
   static constexpr bool on_machines = mapped_transport<T> && requires(const T& link) { link.machine_of(0); };
 
-  void look_around() {
+  void find_topology() {
     if constexpr (on_machines) {
       auto map = algo::node_map::of(driver_->link(), members());
       state_.machines = map.nodes;

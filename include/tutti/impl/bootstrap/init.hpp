@@ -249,7 +249,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   roll_call_options how;
   how.until = who.until;
   how.stop = options.stop;
-  if (plan.vouched) how.settle = duration{0};
+  if (plan.exact_count) how.settle = duration{0};
 
   std::optional<rendezvous_store<>> where;
   std::optional<joining<Link, rendezvous_store<>>> join;
@@ -289,10 +289,10 @@ joined_world<Link> join_world(const init_options& options, process_count count, 
   for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS", "TUTTI_NETWORK", "TUTTI_ENCRYPTION"})
     if (own) get.set(unread, std::nullopt);
   init_plan plan = plan_init(options, get, ::getuid());
-  plan.vouched = plan.vouched || count == process_count::exact;
+  plan.exact_count = plan.exact_count || count == process_count::exact;
   if (plan.world_size > 1) {
-    // No other job of this machine meets where a launcher vouches that its own processes do.
-    auto place = plan.vouched ? hold_place(to_string(plan.where), plan.rank) : nullptr;
+    // A launcher that has counted its processes gives them a rendezvous that no other job of this machine has.
+    auto place = plan.exact_count ? hold_place(to_string(plan.where), plan.rank) : nullptr;
     return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place),
             plan.job};
   }
@@ -311,8 +311,8 @@ communicator<Backend> make_world(const init_options& options, process_count coun
   auto joined = join_world<link>(options, count, table.hash(), std::move(own));
   auto& way = *joined.link;
   way.tell_of_failure(launcher_listener(inner_environment{process_variable}, way.rank(), way.size()));
-  auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<link>>(home, std::move(joined.link));
+  auto engine = std::make_shared<tutti::engine>();
+  auto d = std::make_shared<driver<link>>(engine, std::move(joined.link));
   d->tune(table);
   d->warn_after(stalls_after);
   start_watching(watched, d->link().peers(), std::move(joined.job), d->recorder());
@@ -321,7 +321,7 @@ communicator<Backend> make_world(const init_options& options, process_count coun
     auto kept = std::make_shared<both>(std::move(d), std::move(joined.place));
     d = {kept, kept->first.get()};
   }
-  return {Backend{std::move(d)}, std::move(home), options.timeout};
+  return {Backend{std::move(d)}, std::move(engine), options.timeout};
 }
 
 }  // namespace detail

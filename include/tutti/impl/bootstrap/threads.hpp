@@ -15,9 +15,9 @@ communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeou
   using link = typename B::transport_type;
   if (rank < 0 || rank >= hub->size())
     throw usage_error("join: rank " + std::to_string(rank) + " is not in a world of " + std::to_string(hub->size()));
-  auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<link>>(home, std::make_unique<link>(std::move(hub), rank));
-  return {B{std::move(d)}, std::move(home), timeout};
+  auto engine = std::make_shared<tutti::engine>();
+  auto d = std::make_shared<driver<link>>(engine, std::make_unique<link>(std::move(hub), rank));
+  return {B{std::move(d)}, std::move(engine), timeout};
 }
 
 template <class Hub>

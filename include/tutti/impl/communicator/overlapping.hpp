@@ -72,7 +72,7 @@ TUTTI_DECL block_pair overlapping(std::span<const std::size_t> counts, std::span
   return overlapping_in(counted_blocks{counts, offsets});
 }
 
-TUTTI_DECL void check_apart(const call_context& who, const buffer_list& list) {
+TUTTI_DECL void check_disjoint(const call_context& who, const buffer_list& list) {
   for (std::size_t i = 0; i < list.size; ++i)
     if (const auto bytes = list[i]; !bytes.data() && !bytes.empty())
       who.refuse("buffer " + std::to_string(i) + " is " + std::to_string(bytes.size()) + " bytes at null");

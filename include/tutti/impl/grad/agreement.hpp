@@ -16,7 +16,7 @@ TUTTI_DECL std::string describe(const parameter_shape& p) {
 
 namespace detail {
 
-TUTTI_DECL void tell_apart(begun here) {
+TUTTI_DECL void throw_different_calls(begun here) {
   try {
     throw;
   } catch (const error& e) {

@@ -25,8 +25,8 @@ TUTTI_DECL bool pass_state::used(std::size_t parameter) const {
   return usage_.used_anywhere(parameter);
 }
 
-TUTTI_DECL plan pass_state::plan_for(std::span<const int> arrival) const {
-  return layout_of(marks_, options_, arrival);
+TUTTI_DECL plan pass_state::plan_for(std::span<const int> ready_order) const {
+  return layout_of(marks_, options_, ready_order);
 }
 
 TUTTI_DECL void pass_state::arrange(const plan& p) {

@@ -42,24 +42,24 @@ inline void check_limits(const bucket_limits& limits) {
     throw usage_error("plan: bucket_limits of 0 bytes; give first_bytes, cap_bytes and each of each_bytes at least 1");
 }
 
-/// Returns the order of arrival, checked; if there is none, the reverse of the order of registration.
-inline std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) {
+/// Returns `ready_order`, checked; if there is none, the reverse of the order of registration.
+inline std::vector<int> order_of(std::size_t parameters, std::span<const int> ready_order) {
   if (parameters > static_cast<std::size_t>((std::numeric_limits<int>::max)()))
     throw usage_error("plan: more parameters than an int can number");
   std::vector<int> order(parameters);
-  if (arrival.empty()) {
+  if (ready_order.empty()) {
     for (std::size_t n = 0; n < parameters; ++n) order[n] = static_cast<int>(parameters - 1 - n);
     return order;
   }
   std::vector<char> seen(parameters);
-  if (arrival.size() == parameters)
+  if (ready_order.size() == parameters)
     for (std::size_t n = 0; n < parameters; ++n) {
-      const auto i = static_cast<std::size_t>(arrival[n]);
-      if (arrival[n] < 0 || i >= parameters || std::exchange(seen[i], char{1})) break;
-      order[n] = arrival[n];
+      const auto i = static_cast<std::size_t>(ready_order[n]);
+      if (ready_order[n] < 0 || i >= parameters || std::exchange(seen[i], char{1})) break;
+      order[n] = ready_order[n];
     }
-  if (std::find(seen.begin(), seen.end(), char{0}) != seen.end() || arrival.size() != parameters)
-    throw usage_error("plan: an order of arrival names each of the " + std::to_string(parameters) +
+  if (std::find(seen.begin(), seen.end(), char{0}) != seen.end() || ready_order.size() != parameters)
+    throw usage_error("plan: a ready_order names each of the " + std::to_string(parameters) +
                       " parameters once; this one is of another model, or damaged");
   return order;
 }
@@ -86,9 +86,9 @@ inline std::size_t put_last(std::vector<int>& order, std::span<const int> delaye
 }  // namespace detail
 
 TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits,
-                          std::span<const int> arrival, std::span<const int> delayed) {
+                          std::span<const int> ready_order, std::span<const int> delayed) {
   detail::check_limits(limits);
-  std::vector<int> order = detail::order_of(parameters.size(), arrival);
+  std::vector<int> order = detail::order_of(parameters.size(), ready_order);
   const std::size_t early = detail::put_last(order, delayed);
   // Half of the range, so that an open bucket and one more parameter cannot overflow.
   limits.cap_bytes = (std::min)(limits.cap_bytes, (std::numeric_limits<std::size_t>::max)() / 2);

@@ -24,11 +24,11 @@ reducer<Comm, Hook>::reducer(Comm& world, std::span<const parameter_shape> shape
     : pass_(shapes, std::move(options), world.rank()),
       world_(&detail::countable(world)),
       hook_(std::move(hook)),
-      arena_(detail::make_alike(
+      arena_(detail::make_agreed(
           world, "reducer", shapes,
           [&] {
             detail::let_check(hook_, pass_.options());
-            return detail::make_arena(world, pass_.marks(), pass_.plan_for(pass_.options().arrival));
+            return detail::make_arena(world, pass_.marks(), pass_.plan_for(pass_.options().ready_order));
           },
           [&](const arena& a) {
             return a.layout().id() ^ pass_.options().id() ^ static_cast<std::uint64_t>(detail::sums_of(hook_, world));
@@ -146,7 +146,7 @@ template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
 void reducer<Comm, Hook>::fail() {
   give_up();
-  detail::tell_apart(detail::pass_of(pass_.weight()));
+  detail::throw_different_calls(detail::pass_of(pass_.weight()));
 }
 
 template <class Comm, class Hook>
@@ -206,7 +206,7 @@ task<step> reducer<Comm, Hook>::finish(pass_type given) {
     }
     if (size() == 0) co_await agree_on_step();
   } catch (...) {
-    detail::tell_apart(detail::pass_of(pass_.weight()));
+    detail::throw_different_calls(detail::pass_of(pass_.weight()));
   }
   weights_.learn_from(arena_);
   if (conclude() == request::replan) co_await replan_now();

@@ -37,10 +37,10 @@ class pending_connections {
   /// Returns the oldest of those that are closed first, if there is any.
   [[nodiscard]] const entry* oldest() const noexcept { return size() == 0 ? nullptr : &first_to_go().front(); }
   /// Returns the oldest of them from the address of most. There must be one.
-  [[nodiscard]] const entry& oldest_of_crowd() const noexcept {
+  [[nodiscard]] const entry& oldest_of_busiest() const noexcept {
     const auto& list = first_to_go();
-    const auto crowd = wire::crowded_source(list);
-    return *std::find_if(list.begin(), list.end(), [&](const entry& e) { return !crowd || e.source == *crowd; });
+    const auto busiest = wire::busiest_source(list);
+    return *std::find_if(list.begin(), list.end(), [&](const entry& e) { return !busiest || e.source == *busiest; });
   }
   /// Returns the oldest of all, if there is any.
   [[nodiscard]] const entry* first() const noexcept {

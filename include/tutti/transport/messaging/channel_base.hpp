@@ -92,9 +92,9 @@ class channel_base {
   /// rank calls their operations sooner or later.
   template <class InFlight>
   [[nodiscard]] status suspect_left_over(InFlight in_flight) const noexcept {
-    int looks = 8;
+    int limit = 8;
     for (const auto& u : unexpected_) {
-      if (looks-- == 0) break;
+      if (limit-- == 0) break;
       const call_log::entry* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
       if (mine && !in_flight(u.tag)) return calls_differ(*mine, u.tag, u.call);
     }

@@ -53,18 +53,18 @@ class link_core {
   }
 
   /// Moment from which a condition that does not hold yet is polled.
-  enum class looks : char { now, later };
-  /// Polls the condition until it holds or the link has failed; with `later`, it is polled after look_from_now_on().
-  void watch(condition& c, looks from = looks::now) noexcept {
+  enum class polling : char { now, later };
+  /// Polls the condition until it holds or the link has failed; with `later`, it is polled after start_polling().
+  void watch(condition& c, polling from = polling::now) noexcept {
     if (!failure_.ok())
       ready_.complete(c, failure_);
     else if (c.holds())
       ready_.complete(c, c.verdict());
     else
-      (from == looks::now ? conditions_ : unpolled_).push_back(c);
+      (from == polling::now ? conditions_ : unpolled_).push_back(c);
   }
   /// Starts to poll a condition that was watched with `later`.
-  void look_from_now_on(condition& c) noexcept {
+  void start_polling(condition& c) noexcept {
     if (!c.finished()) conditions_.push_back(c);
   }
 

@@ -83,7 +83,7 @@ class shm_attachment {
 
   /// Registers this rank with the others, and lights its beacon. Call it in the thread that lives longest (see
   /// os::beacon_owner). Throws error.
-  void sign_in() {
+  void register_rank() {
     shm_control_block::rank_block& mine = area().block(local_rank_);
     beacon_ = os::beacon_owner{std::shared_ptr<os::beacon_word>{memory_, &mine.beacon}};
     const rank_info& me = machine_[static_cast<std::size_t>(local_rank_)];

@@ -69,7 +69,7 @@ class shm_export {
     }
     os::fd listener = std::move(listener_);
     shm_attachment place{std::move(segment_), layout_, machine.ranks, 0};
-    place.sign_in();
+    place.register_rank();
     std::vector<int> absent;
     for (int r = 1; r < layout_.ranks; ++r) absent.push_back(r);
     std::vector<served_member> served;
@@ -196,7 +196,7 @@ class shm_export {
     }
   }
 
-  // Members that have yet to come are told the cause; without it they would blame the leader.
+  // Members that have yet to come are told the cause; without it they would name the leader.
   void turn_away(int listener, std::vector<int>& absent, const shm_attachment& place, status why,
                  deadline until) const noexcept {
     for (int refused = 0; refused < shm_layout::most_ranks || clock::now() < until;) {

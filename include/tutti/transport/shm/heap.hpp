@@ -140,8 +140,8 @@ class shm_heap {
   void reserve(std::uint64_t end) {
     if (end <= reserved_) return;
     const std::uint64_t step = std::clamp(reserved_ / 4, least_step, most_step);
-    const std::uint64_t wish = (std::max)(end, reserved_ + step);
-    const std::uint64_t generous = (std::min)(bytes_, (wish + least_step - 1) / least_step * least_step);
+    const std::uint64_t wanted = (std::max)(end, reserved_ + step);
+    const std::uint64_t generous = (std::min)(bytes_, (wanted + least_step - 1) / least_step * least_step);
     try {
       segment_->reserve(offset_ + reserved_, generous - reserved_);
       reserved_ = generous;
@@ -153,14 +153,14 @@ class shm_heap {
   }
 
   [[noreturn]] void fail_full(std::size_t bytes) const {
-    const std::string wish = "no room for " + os::format_bytes(bytes) + " in this rank's shared memory: ";
+    const std::string refusal = "no room for " + os::format_bytes(bytes) + " in this rank's shared memory: ";
     if (bytes > bytes_)
       throw error{{errc::out_of_resources},
-                  wish + "it is more than the " + os::format_bytes(bytes_) + " that a rank may allocate at all"};
+                  refusal + "it is more than the " + os::format_bytes(bytes_) + " that a rank may allocate at all"};
     std::uint64_t in_use = 0;
     for (const block& b : blocks_) in_use += b.used ? b.bytes : 0;
     throw error{{errc::out_of_resources},
-                wish + os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) + " are in use; free some"};
+                refusal + os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) + " are in use; free some"};
   }
 
   os::shm_segment* segment_;

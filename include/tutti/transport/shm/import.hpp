@@ -173,7 +173,7 @@ inline shm_attachment take_place(shm_import_client& client, const shm_machine& m
   std::vector<os::event_fd> bells;
   for (std::size_t r = 1; r < descriptors.size(); ++r) bells.emplace_back(std::move(descriptors[r]));
   place.keep_bells(std::move(bells));
-  place.sign_in();
+  place.register_rank();
   place.await_everyone(until);
   return place;
 }

@@ -173,13 +173,13 @@ class sim_network {
 
   bool hangs() noexcept {
     if (!cause_.ok()) return false;
-    fail({errc::timed_out, 0, culprit(), 0});
+    fail({errc::timed_out, 0, straggler(), 0});
     return true;
   }
 
   /// Returns the rank that a hang is due to: one that was stopped; otherwise the end of the chain of ranks that wait
   /// for each other; in a circle, the rank that has begun the fewest operations.
-  [[nodiscard]] int culprit() const noexcept {
+  [[nodiscard]] int straggler() const noexcept {
     if (lost_ >= 0) return lost_;
     int who = 0;
     while (schedule_.ended(who)) ++who;

@@ -148,10 +148,10 @@ class tcp_acceptor {
       if (!places_[i].connection) return i;
     const bool all_proved = std::none_of(places_.begin(), places_.end(), has_shown_nothing);
     const auto may_go = [&](const place& p) { return all_proved || has_shown_nothing(p); };
-    const auto crowd = wire::crowded_source(places_, may_go);
+    const auto busiest = wire::busiest_source(places_, may_go);
     std::size_t oldest = places_.size();
     for (std::size_t i = 0; i < places_.size(); ++i)
-      if (may_go(places_[i]) && (!crowd || places_[i].source == *crowd) &&
+      if (may_go(places_[i]) && (!busiest || places_[i].source == *busiest) &&
           (oldest == places_.size() || places_[i].until < places_[oldest].until))
         oldest = i;
     clear(places_[oldest]);

@@ -130,8 +130,8 @@ class tcp_domain final : private tcp_stream::keeper {
       for (tcp_link& l : links_)
         if (l.stream) l.stream->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
     if (lost >= 0) link(lost).stream->fail(link(lost).lost(who(lost), who(rank_)));
-    const int culprit = straggler_.culprit([&](int p) { return link(p).stalled(now); }, now);
-    if (const auto whom = straggler_.announce(culprit, now))
+    const int straggler = straggler_.find([&](int p) { return link(p).stalled(now); }, now);
+    if (const auto whom = straggler_.announce(straggler, now))
       tell({control_message::kind::waiting, {errc::ok, 0, *whom, issued_}});
   }
 
@@ -139,10 +139,10 @@ class tcp_domain final : private tcp_stream::keeper {
   void note_end(std::uint64_t calls, std::uint64_t hash) noexcept { bye_ = detail::goodbye_after(calls, hash); }
   [[nodiscard]] bool gone_in_order(int p) const noexcept { return link(p).gone_in_order(); }
 
-  /// Returns the rank to blame among the peers for which `awaits` holds and those that they wait for; -1 for none.
+  /// Returns the straggler among the peers for which `awaits` holds and those that they wait for; -1 for none.
   template <class Awaits>
-  [[nodiscard]] int culprit(Awaits awaits) const noexcept {
-    return straggler_.culprit(awaits, clock::now());
+  [[nodiscard]] int straggler(Awaits awaits) const noexcept {
+    return straggler_.find(awaits, clock::now());
   }
 
   /// Tells every connected peer why this rank failed. Peers that connect later are told then.

@@ -9,9 +9,9 @@
 namespace tutti::detail {
 
 /// Straggler detector: finds the rank that holds all others up. The rank that one waits for is often only waiting
-/// itself. Ranks that wait therefore tell their peers, and name the rank that they blame, once a wait takes longer than
-/// 100 ms, and then once a second. A peer that says nothing is the straggler; otherwise it is the rank that this peer
-/// blames. Each time, the answer travels one rank further.
+/// itself. Ranks that wait therefore tell their peers, and name the rank that they suspect, once a wait takes longer
+/// than 100 ms, and then once a second. A peer that says nothing is the straggler; otherwise it is the rank that this
+/// peer suspects. Each time, the answer travels one rank further.
 class straggler_detector {
  public:
   explicit straggler_detector(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
@@ -25,20 +25,20 @@ class straggler_detector {
   /// Returns the rank that keeps this rank waiting; -1 for none. `awaits(peer)` returns true if this rank waits for the
   /// peer.
   template <class Awaits>
-  [[nodiscard]] int culprit(Awaits awaits, deadline now) const noexcept {
+  [[nodiscard]] int find(Awaits awaits, deadline now) const noexcept {
     int first = -1, hearsay = -1;
     for (int p = 0; p < static_cast<int>(heard_.size()); ++p) {
       if (p == rank_ || !awaits(p)) continue;
       const said& s = heard_[static_cast<std::size_t>(p)];
       if (now >= s.until) return p;
       if (first < 0) first = p;
-      // A peer that blames this rank knows less than this rank does.
+      // A peer that suspects this rank knows less than this rank does.
       if (hearsay < 0 && s.whom != rank_) hearsay = s.whom;
     }
     return hearsay >= 0 ? hearsay : first;
   }
 
-  /// Returns what to tell the peers now, if anything. `waits_for` is the culprit, -1 if nothing has been waited for
+  /// Returns what to tell the peers now, if anything. `waits_for` is the straggler, -1 if nothing has been waited for
   /// long.
   std::optional<int> announce(int waits_for, deadline now) noexcept {
     if (waits_for < 0 && told_ < 0) return std::nullopt;

@@ -18,29 +18,29 @@ using tutti::algo::shm_group;
 
 /// Ranks post the step that `work(shm_call, shm_group)` is about as one operation that has its turn.
 template <class T, class Work>
-tutti::routine meet(tutti::group_link<T> link, shm_group& b, Work work) {
-  shm_group::ticket turn{b, link.link()};
+tutti::routine meet(tutti::group_link<T> link, shm_group& shm, Work work) {
+  shm_group::ticket turn{shm, link.link()};
   co_await turn;
-  if (!b.is_open()) co_await b.open(link);
-  tutti::algo::detail::shm_call<T> m{link, b, tutti::barrier_args{}};
-  co_await work(m, b);
+  if (!shm.is_open()) co_await shm.open(link);
+  tutti::algo::detail::shm_call<T> call{link, shm, tutti::barrier_args{}};
+  co_await work(call, shm);
 }
 
 TEST_CASE("shm_call: what a rank stages before it posts a step, everyone else reads behind it") {
   for (const int size : {1, 2, 3, 5})
     links::run(size, [](auto& me) {
       me.run([&](auto link) {
-        return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
+        return meet(link, me.shm_group(), [&](auto call, shm_group&) -> tutti::routine {
           for (int round = 0; round < 20; ++round) {
-            const std::uint64_t step = m.next();
-            std::byte* const slot = co_await m.free_slot();
-            *slot = static_cast<std::byte>(m.rank() * 10 + round);
-            *m.inline_payload(m.rank(), step) = static_cast<std::byte>(round);
-            expect(m.post() == step, "another step");
-            co_await m.wait_all(step);
-            for (int r = 0; r < m.size(); ++r)
-              expect(*m.slot(r, step) == static_cast<std::byte>(r * 10 + round) &&
-                         *m.inline_payload(r, step) == static_cast<std::byte>(round),
+            const std::uint64_t step = call.next();
+            std::byte* const slot = co_await call.free_slot();
+            *slot = static_cast<std::byte>(call.rank() * 10 + round);
+            *call.inline_payload(call.rank(), step) = static_cast<std::byte>(round);
+            expect(call.post() == step, "another step");
+            co_await call.wait_all(step);
+            for (int r = 0; r < call.size(); ++r)
+              expect(*call.slot(r, step) == static_cast<std::byte>(r * 10 + round) &&
+                         *call.inline_payload(r, step) == static_cast<std::byte>(round),
                      "what rank " + std::to_string(r) + " staged");
           }
         });
@@ -52,16 +52,16 @@ TEST_CASE("shm_call: to wait for one rank is not to wait for the others") {
   std::atomic<bool> rank_one_is_through{false};
   links::run(3, [&](auto& me) {
     me.run([&](auto link) {
-      return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
-        const std::uint64_t step = m.next();
-        if (m.rank() == 2)  // posts when rank 1 has gone on without it
+      return meet(link, me.shm_group(), [&](auto call, shm_group&) -> tutti::routine {
+        const std::uint64_t step = call.next();
+        if (call.rank() == 2)  // posts when rank 1 has gone on without it
           while (!rank_one_is_through) std::this_thread::yield();
-        m.post();
-        if (m.rank() == 1) {
-          co_await m.wait_rank(0, step);
+        call.post();
+        if (call.rank() == 1) {
+          co_await call.wait_rank(0, step);
           rank_one_is_through = true;
         }
-        co_await m.wait_all(step);
+        co_await call.wait_all(step);
       });
     });
   });
@@ -71,14 +71,14 @@ TEST_CASE("shm_call: to wait for one rank is not to wait for the others") {
 TEST_CASE("shm_call: operands are those of all ranks, in order, the own one from where it was") {
   links::run(3, [](auto& me) {
     me.run([&](auto link) {
-      return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
+      return meet(link, me.shm_group(), [&](auto call, shm_group&) -> tutti::routine {
         const std::vector<int> places{10, 20, 30};
         const int own = 0;
         const auto where = [&](int r) -> const void* { return &places[static_cast<std::size_t>(r)]; };
-        const void* const* all = m.from_all(where);
-        for (int r = 0; r < m.size(); ++r) expect(all[r] == where(r), "from_all");
-        all = m.from_others(&own, where);
-        for (int r = 0; r < m.size(); ++r) expect(all[r] == (r == m.rank() ? &own : where(r)), "from_others");
+        const void* const* all = call.from_all(where);
+        for (int r = 0; r < call.size(); ++r) expect(all[r] == where(r), "from_all");
+        all = call.from_others(&own, where);
+        for (int r = 0; r < call.size(); ++r) expect(all[r] == (r == call.rank() ? &own : where(r)), "from_others");
         co_return;
       });
     });
@@ -92,23 +92,23 @@ TEST_CASE("shm_call: buffers are mapped where everyone has noted one that can be
     shared[7] = static_cast<std::byte>(me.number());
     for (const int without : {-1, 1})
       me.run([&](auto link) {
-        return meet(link, me.shm_group(), [&](auto m, shm_group& b) -> tutti::routine {
-          const auto place = m.place(m.rank() == without ? plain.data() : shared, 1000);
-          expect((place == shm_group::no_offset) == (m.rank() == without), "what can be mapped");
-          const std::uint64_t step = m.post({place, shm_group::no_offset});
-          co_await m.wait_all(step);
-          const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, 1000, b.room().in);
+        return meet(link, me.shm_group(), [&](auto call, shm_group& shm) -> tutti::routine {
+          const auto place = call.place(call.rank() == without ? plain.data() : shared, 1000);
+          expect((place == shm_group::no_offset) == (call.rank() == without), "what can be mapped");
+          const std::uint64_t step = call.post({place, shm_group::no_offset});
+          co_await call.wait_all(step);
+          const bool mapped = call.map_all(step, &shm_group::buffer_descriptor::in, 1000, shm.room().in);
           expect(mapped == (without < 0), "all or nothing");
-          for (int r = 0; mapped && r < m.size(); ++r)
-            expect(b.room().in[static_cast<std::size_t>(r)][7] == static_cast<std::byte>(r), "the memory of a rank");
-          const std::uint64_t end = m.post();
-          co_await m.wait_all(end);
+          for (int r = 0; mapped && r < call.size(); ++r)
+            expect(shm.room().in[static_cast<std::size_t>(r)][7] == static_cast<std::byte>(r), "the memory of a rank");
+          const std::uint64_t end = call.post();
+          co_await call.wait_all(end);
         });
       });
     me.run([&](auto link) {
-      return meet(link, me.shm_group(), [](auto m, shm_group&) -> tutti::routine {
-        const auto end = m.post();
-        co_await m.wait_all(end);
+      return meet(link, me.shm_group(), [](auto call, shm_group&) -> tutti::routine {
+        const auto end = call.post();
+        co_await call.wait_all(end);
       });
     });
     me.link().deallocate(shared);

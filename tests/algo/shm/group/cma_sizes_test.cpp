@@ -33,11 +33,12 @@ class cma_transport : public links::staging_transport {
 };
 
 template <class T>
-tutti::routine choose(tutti::group_link<T> l, shm_group& b, const copy_times& staged) {
-  tutti::algo::shm_group::ticket turn{b, l.link()};
+tutti::routine choose(tutti::group_link<T> l, shm_group& shm, const copy_times& staged) {
+  tutti::algo::shm_group::ticket turn{shm, l.link()};
   co_await turn;
-  if (!b.is_open()) co_await b.open(l);
-  co_await tutti::algo::detail::choose_cma(tutti::algo::detail::shm_call<T>{l, b, tutti::barrier_args{}}, b, staged);
+  if (!shm.is_open()) co_await shm.open(l);
+  co_await tutti::algo::detail::choose_cma(tutti::algo::detail::shm_call<T>{l, shm, tutti::barrier_args{}}, shm,
+                                           staged);
 }
 
 /// What all of `n` ranks decide where staging takes so long.

@@ -23,14 +23,14 @@ using links::expect;
 using tutti::algo::shm_group;
 
 template <class T>
-tutti::routine take_turn(tutti::group_link<T> l, shm_group& b, std::vector<int>& order, int id, int steps) {
-  shm_group::ticket turn{b, l.link()};
+tutti::routine take_turn(tutti::group_link<T> l, shm_group& shm, std::vector<int>& order, int id, int steps) {
+  shm_group::ticket turn{shm, l.link()};
   co_await turn;
   order.push_back(id);
-  if (!b.is_open()) co_await b.open(l);
+  if (!shm.is_open()) co_await shm.open(l);
   for (int i = 0; i < steps; ++i) {
-    const std::uint64_t step = b.post(l.link());
-    co_await shm_group::posted_by{b, l.link(), 0, l.size(), step};
+    const std::uint64_t step = shm.post(l.link());
+    co_await shm_group::posted_by{shm, l.link(), 0, l.size(), step};
   }
   order.push_back(id);
 }
@@ -52,7 +52,7 @@ TEST_CASE("shm_group: operations take turns in the order of their issue, whateve
 
 TEST_CASE("shm_group: slots and notes of neighbouring steps are apart") {
   links::run(4, [](auto& me) {
-    shm_group& b = me.shm_group();
+    shm_group& shm = me.shm_group();
     me.run([&](auto l) {
       return [](auto link, shm_group& on) -> tutti::routine {
         shm_group::ticket turn{on, link.link()};
@@ -74,9 +74,9 @@ TEST_CASE("shm_group: slots and notes of neighbouring steps are apart") {
             expect(on.descriptor_of(r, step).in == i && on.descriptor_of(r, step).out == i * 2, "another note");
           }
         }
-      }(l, b);
+      }(l, shm);
     });
-    expect(b.is_open() && b.step() == 100, "it is at step", b.step());
+    expect(shm.is_open() && shm.step() == 100, "it is at step", shm.step());
   });
 }
 

@@ -75,10 +75,10 @@ class packed_transport : public roomy_transport {
 };
 
 template <class T>
-tutti::routine look(tutti::group_link<T> l, shm_group& b) {
-  shm_group::ticket turn{b, l.link()};
+tutti::routine look(tutti::group_link<T> l, shm_group& shm) {
+  shm_group::ticket turn{shm, l.link()};
   co_await turn;
-  co_await tutti::algo::detail::choose_staging(tutti::algo::detail::shm_call<T>{l, b, tutti::barrier_args{}}, b);
+  co_await tutti::algo::detail::choose_staging(tutti::algo::detail::shm_call<T>{l, shm, tutti::barrier_args{}}, shm);
 }
 
 /// Sums of messages of many lengths, some of which choose the staging.

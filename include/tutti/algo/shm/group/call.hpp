@@ -20,9 +20,9 @@ namespace tutti::algo::detail {
 template <mapped_transport T>
 class shm_call {
  public:
-  shm_call(const group_link<T>& l, shm_group& b) noexcept : link_(&l), group_(b) {}
+  shm_call(const group_link<T>& l, shm_group& shm) noexcept : link_(&l), group_(shm) {}
   template <class Args>
-  shm_call(const group_link<T>& l, shm_group& b, const Args& call) noexcept : shm_call(l, b) {
+  shm_call(const group_link<T>& l, shm_group& shm, const Args& call) noexcept : shm_call(l, shm) {
     begin(call);
   }
   template <class Args>
@@ -130,7 +130,7 @@ class shm_call {
 template <mapped_transport T>
 class shm_turn {
  public:
-  shm_turn(const group_link<T>& l, shm_group& b) noexcept : link_(&l), group_(b), ticket_(b, l.link()) {}
+  shm_turn(const group_link<T>& l, shm_group& shm) noexcept : link_(&l), group_(shm), ticket_(shm, l.link()) {}
 
   /// Returns an awaitable of the turn, whose result is the operation's view of the group. The group's first call
   /// allocates its memory meanwhile, which may throw std::bad_alloc.

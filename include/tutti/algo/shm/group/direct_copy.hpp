@@ -24,8 +24,8 @@ inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t 
 
 /// Copies a block of a message from another rank's memory, which this rank maps. Returns false if some rank failed
 /// meanwhile.
-inline bool copy_mapped(shm_group& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
-  const shm_group::access_epoch access{b};
+inline bool copy_mapped(shm_group& shm, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
+  const shm_group::access_epoch access{shm};
   for (std::size_t done = 0; done < bytes; done += shm_group::access_bytes) {
     if (!access.permitted()) return false;
     copy_out(to + done, from + done, chunk_size(bytes, done, shm_group::access_bytes), message);
@@ -37,9 +37,9 @@ inline bool copy_mapped(shm_group& b, std::byte* to, const std::byte* from, std:
 /// hold the message, near ranks copy the same part of each block at about the same time, each beginning with its own:
 /// the part is read from memory once, and by the others from its owner's cache. Far ranks, which are those that stage
 /// by streaming stores, read memory faster than that. Ranks that have not chosen a staging method count as near.
-inline std::size_t turn_bytes(const shm_group& b, std::size_t longest, std::size_t message) noexcept {
-  return message < beyond_caches || b.staging_method().how == stores::streaming ? std::max<std::size_t>(longest, 1)
-                                                                                : copy_chunk;
+inline std::size_t turn_bytes(const shm_group& shm, std::size_t longest, std::size_t message) noexcept {
+  return message < beyond_caches || shm.staging_method().how == stores::streaming ? std::max<std::size_t>(longest, 1)
+                                                                                  : copy_chunk;
 }
 
 }  // namespace tutti::algo::detail

@@ -65,8 +65,8 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
    public:
     /// Starts the wait. `expected` is the number of bytes of each slot that will be read afterwards, for prefetching.
     template <class Link>
-    posted_by(shm_group& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
-        : group_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
+    posted_by(shm_group& shm, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
+        : group_(shm), step_(step), ahead_{expected}, next_(first), end_(last) {
       link.watch(*this);
     }
     bool holds() noexcept override {
@@ -101,7 +101,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   template <class Link>
   class exposure_epoch {
    public:
-    exposure_epoch(shm_group& b, Link& link) noexcept : group_(&b), link_(link) {}
+    exposure_epoch(shm_group& shm, Link& link) noexcept : group_(&shm), link_(link) {}
     exposure_epoch(const exposure_epoch&) = delete;
     exposure_epoch& operator=(const exposure_epoch&) = delete;
     ~exposure_epoch() {
@@ -118,7 +118,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// and end the access when it returns false.
   class access_epoch {
    public:
-    explicit access_epoch(shm_group& b) noexcept : group_(b) { group_.at(group_.rank_).accessing.store(1); }
+    explicit access_epoch(shm_group& shm) noexcept : group_(shm) { group_.at(group_.rank_).accessing.store(1); }
     access_epoch(const access_epoch&) = delete;
     access_epoch& operator=(const access_epoch&) = delete;
     ~access_epoch() { group_.at(group_.rank_).accessing.store(0, std::memory_order_release); }

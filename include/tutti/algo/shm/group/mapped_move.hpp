@@ -9,8 +9,8 @@ namespace tutti::algo::detail {
 /// Returns true if the root should wait until readers have copied directly from its buffer, instead of staging. False
 /// for short messages where ranks share cores: a wait costs about 15 us there.
 template <mapped_transport T>
-bool root_may_wait(const shm_call<T>& m, std::size_t bytes) noexcept {
-  return bytes >= shm_group::slot_bytes || m.link().ranks_per_core() <= 1;
+bool root_may_wait(const shm_call<T>& call, std::size_t bytes) noexcept {
+  return bytes >= shm_group::slot_bytes || call.link().ranks_per_core() <= 1;
 }
 
 /// Direction of the blocks between the root's buffer and the others'.
@@ -37,43 +37,43 @@ inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
 /// rank's buffer; `block_of(r)` returns the range of rank r's block in the root's buffer, and is called for all ranks
 /// by the root, by others for themselves. Two rounds in all, with that of `step`.
 template <mapped_transport T, class BlockOf>
-routine move_mapped(group_link<T> link, shm_call<T> m, shm_group& b, int root, std::uint64_t step, flow way,
+routine move_mapped(group_link<T> link, shm_call<T> call, shm_group& shm, int root, std::uint64_t step, flow way,
                     std::byte* own, BlockOf block_of) {
-  const bool gives = (way == flow::from_root) == (m.rank() == root);
+  const bool gives = (way == flow::from_root) == (call.rank() == root);
   const auto move = [&](std::byte* mine, remote_buffer theirs, std::size_t bytes, std::size_t message) {
-    return gives ? copy_to(b, theirs, mine, bytes, message) : copy_from(b, mine, theirs, bytes, message);
+    return gives ? copy_to(shm, theirs, mine, bytes, message) : copy_from(shm, mine, theirs, bytes, message);
   };
   int failed = 0;
-  const bool shares = b.descriptor_of(root, step).out == takes_share;
-  if (m.rank() == root) {
-    co_await m.wait_all(step);
-    for (int r = 0; r < m.size() && failed == 0; ++r) {
-      const std::uint64_t where = b.descriptor_of(r, step).in;
+  const bool shares = shm.descriptor_of(root, step).out == takes_share;
+  if (call.rank() == root) {
+    co_await call.wait_all(step);
+    for (int r = 0; r < call.size() && failed == 0; ++r) {
+      const std::uint64_t where = shm.descriptor_of(r, step).in;
       if (r == root || !shares || where == shm_group::no_offset) continue;
       const byte_range block = block_of(r);
       if (block.bytes == 0) continue;
-      const remote_buffer theirs = find(m, r, where, block.bytes);
+      const remote_buffer theirs = find(call, r, where, block.bytes);
       if (!theirs) co_await link.refuse({errc::protocol, 0, link.members().world_rank(r), 0});
-      const std::size_t share = share_of_root(block.bytes, m.size()), from = block.bytes - share;
+      const std::size_t share = share_of_root(block.bytes, call.size()), from = block.bytes - share;
       failed = move(own + block.offset + from, theirs + from, share, block.bytes);
     }
   } else {
-    const byte_range block = block_of(m.rank());
+    const byte_range block = block_of(call.rank());
     if (block.bytes != 0) {
-      const remote_buffer theirs = find(m, root, b.descriptor_of(root, step).in + block.offset, block.bytes);
+      const remote_buffer theirs = find(call, root, shm.descriptor_of(root, step).in + block.offset, block.bytes);
       if (!theirs) co_await link.refuse({errc::protocol, 0, link.members().world_rank(root), 0});
-      const bool shared = shares && b.descriptor_of(m.rank(), step).in != shm_group::no_offset;
-      const std::size_t share = shared ? share_of_root(block.bytes, m.size()) : 0;
+      const bool shared = shares && shm.descriptor_of(call.rank(), step).in != shm_group::no_offset;
+      const std::size_t share = shared ? share_of_root(block.bytes, call.size()) : 0;
       failed = move(own, theirs, block.bytes - share, block.bytes);
     }
   }
-  if (failed != 0) co_await give_up(m, failed);
-  co_await m.wait_all(step);  // no rank gets two steps ahead of another: there are four flags
-  const std::uint64_t end = m.post();
-  if (m.rank() == root)
-    co_await m.wait_all(end);
+  if (failed != 0) co_await give_up(call, failed);
+  co_await call.wait_all(step);  // no rank gets two steps ahead of another: there are four flags
+  const std::uint64_t end = call.post();
+  if (call.rank() == root)
+    co_await call.wait_all(end);
   else
-    co_await m.wait_rank(root, end);
+    co_await call.wait_rank(root, end);
 }
 
 }  // namespace tutti::algo::detail

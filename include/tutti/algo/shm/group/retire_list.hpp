@@ -22,8 +22,8 @@ class retire_list {
 
   /// Ends the shm group, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory
   /// for the list's node, the shm group's memory is freed with the transport.
-  void retire(shm_group& b) noexcept {
-    const shm_group::retired_memory r = b.end();
+  void retire(shm_group& shm) noexcept {
+    const shm_group::retired_memory r = shm.end();
     if (!r.part) return;
     if (auto* n = new (std::nothrow) node{r, first_}) first_ = n;
   }

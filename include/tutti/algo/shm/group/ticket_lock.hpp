@@ -15,7 +15,7 @@ class ticket_lock {
     ticket(ticket_lock& t, link_core& link) noexcept : lock_(t), link_(link) {
       before_ = std::exchange(t.last_, this);
       (before_ ? before_->behind_ : t.first_) = this;
-      link.watch(*this, link_core::looks::later);
+      link.watch(*this, link_core::polling::later);
     }
     ~ticket() override {
       leave();
@@ -27,7 +27,7 @@ class ticket_lock {
       const bool was_inside = lock_.first_ == this;
       step_out();
       left_ = true;
-      if (ticket* const next = lock_.first_; next && was_inside) next->link_.look_from_now_on(*next);
+      if (ticket* const next = lock_.first_; next && was_inside) next->link_.start_polling(*next);
     }
     bool holds() noexcept override { return lock_.first_ == this; }
     int waiting_for() const noexcept override { return -1; }

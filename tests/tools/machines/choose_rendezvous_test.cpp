@@ -1,4 +1,4 @@
-#include "tutti-run/machines/meeting_place.hpp"
+#include "tutti-run/machines/choose_rendezvous.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,31 +17,31 @@ met_machine met(const std::string& name, bool here, const std::string& connectio
 
 }  // namespace
 
-TEST_CASE("run/meeting_place: the address by which ssh reached the first machine") {
-  const auto at = choose_meeting({met("a", false, "10.0.0.9 5000 10.0.0.1 22"), met("b", false, "")}, "", 0);
+TEST_CASE("run/choose_rendezvous: the address by which ssh reached the first machine") {
+  const auto at = choose_rendezvous({met("a", false, "10.0.0.9 5000 10.0.0.1 22"), met("b", false, "")}, "", 0);
   CHECK(at.url == "tcp://10.0.0.1:20500");
   CHECK(at.host == "10.0.0.1");
   CHECK(at.port == 20600);
   CHECK(at.job.size() == 32);
 }
 
-TEST_CASE("run/meeting_place: where that is this machine, the address from which another was reached") {
+TEST_CASE("run/choose_rendezvous: where that is this machine, the address from which another was reached") {
   const std::vector<met_machine> machines{met("a", true, "1.1.1.1 1 2.2.2.2 22"),
                                           met("b", false, "fd00::9 5000 fd00::2 22")};
-  CHECK(choose_meeting(machines, "", 0).url == "tcp://[fd00::9]:20500");
+  CHECK(choose_rendezvous(machines, "", 0).url == "tcp://[fd00::9]:20500");
 }
 
-TEST_CASE("run/meeting_place: without a usable address, the name") {
+TEST_CASE("run/choose_rendezvous: without a usable address, the name") {
   for (const char* connection :
        {"", "127.0.0.1 5 127.0.0.1 22", "fe80::1%eth0 5 fe80::2%eth0 22", "UNKNOWN 1 UNKNOWN 22"}) {
     CAPTURE(connection);
-    CHECK(choose_meeting({met("a", false, connection), met("b", false, "")}, "", 0).url == "tcp://a:20500");
+    CHECK(choose_rendezvous({met("a", false, connection), met("b", false, "")}, "", 0).url == "tcp://a:20500");
   }
 }
 
-TEST_CASE("run/meeting_place: what the user says, and one machine") {
-  CHECK(choose_meeting({met("a", false, ""), met("b", false, "")}, "ib0", 29500).url == "tcp://ib0:29500");
-  const auto one = choose_meeting({met("a", false, "10.0.0.9 5000 10.0.0.1 22")}, "", 0);
+TEST_CASE("run/choose_rendezvous: what the user says, and one machine") {
+  CHECK(choose_rendezvous({met("a", false, ""), met("b", false, "")}, "ib0", 29500).url == "tcp://ib0:29500");
+  const auto one = choose_rendezvous({met("a", false, "10.0.0.9 5000 10.0.0.1 22")}, "", 0);
   CHECK(one.url == "unix:@tutti-" + one.job);
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("run/order: what is sent is what is read") {
   order.given.environment = {"A=1"};
   order.given.devices = {"4", "5"};
   order.part = {2, 5, 1};
-  order.meeting = {"job", "tcp://a:1", "a", 65535};
+  order.rendezvous = {"job", "tcp://a:1", "a", 65535};
   order.secret = std::string(32, '\0');
   order.folder = "/here";
   order.exported = {"TUTTI_TRANSPORT=tcp"};
@@ -68,8 +68,8 @@ TEST_CASE("run/order: what is sent is what is read") {
   CHECK(read.part.first == 2);
   CHECK(read.part.world == 5);
   CHECK(read.part.machine == 1);
-  CHECK(read.meeting.url == "tcp://a:1");
-  CHECK(read.meeting.port == 65535);
+  CHECK(read.rendezvous.url == "tcp://a:1");
+  CHECK(read.rendezvous.port == 65535);
   CHECK(read.secret == order.secret);
   CHECK(read.folder == "/here");
   CHECK(read.exported == order.exported);

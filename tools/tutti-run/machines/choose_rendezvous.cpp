@@ -1,4 +1,4 @@
-#include "tutti-run/machines/meeting_place.hpp"
+#include "tutti-run/machines/choose_rendezvous.hpp"
 
 #include <array>
 
@@ -36,21 +36,21 @@ std::string address_of_first(const std::vector<met_machine>& machines) {
 
 }  // namespace
 
-rendezvous choose_meeting(const std::vector<met_machine>& machines, const std::string& address, int port) {
+rendezvous_point choose_rendezvous(const std::vector<met_machine>& machines, const std::string& address, int port) {
   if (machines.size() == 1 && address.empty()) {
-    auto meeting = make_rendezvous();
-    meeting.port = machines.front().hello.other_port;
-    return meeting;
+    auto rendezvous = make_rendezvous();
+    rendezvous.port = machines.front().hello.other_port;
+    return rendezvous;
   }
-  rendezvous meeting;
-  meeting.job = random_name();
-  meeting.host = address.empty() ? address_of_first(machines) : address;
+  rendezvous_point rendezvous;
+  rendezvous.job = random_name();
+  rendezvous.host = address.empty() ? address_of_first(machines) : address;
   const auto& hello = machines.front().hello;
   const int chosen = port != 0 ? port : hello.port;
-  const bool v6 = meeting.host.find(':') != std::string::npos;
-  meeting.url = v6 ? text("tcp://[", meeting.host, "]:", chosen) : text("tcp://", meeting.host, ':', chosen);
-  meeting.port = hello.other_port;
-  return meeting;
+  const bool v6 = rendezvous.host.find(':') != std::string::npos;
+  rendezvous.url = v6 ? text("tcp://[", rendezvous.host, "]:", chosen) : text("tcp://", rendezvous.host, ':', chosen);
+  rendezvous.port = hello.other_port;
+  return rendezvous;
 }
 
 }  // namespace tutti::launch
