@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <support/fake_cuda.hpp>
+#include <support/fakes/fake_cuda.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/device_memory.hpp>

@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support" / "python"))
 from machines import Failed, Machines, Skip, main_of, need
 from python_with_torch import python_with_torch
 from slurm import Slurm

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <support/fake_nccl.hpp>
+#include <support/fakes/fake_nccl.hpp>
 #include <tutti/bootstrap/nccl/make.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/cuda/device_span.hpp>

@@ -39,7 +39,7 @@ TEST_CASE("json_writer: quotes, backslashes and control characters are escaped; 
   CHECK(read[1].is_null());
 }
 
-// Python reads it in tests/process/flight_test.cpp.
+// Python reads it in tests/process/watch/flight_test.cpp.
 TEST_CASE("pickle_writer: the bytes are those of protocol 2") {
   using namespace std::string_literals;
   CHECK(some(pickle_writer{}) ==

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <support/fake_numbers.hpp>
+#include <support/fakes/fake_numbers.hpp>
 #include <support/gpus.hpp>
 #include <tutti/backend/nccl/divide.hpp>
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <support/fake_nccl.hpp>
+#include <support/fakes/fake_nccl.hpp>
 #include <tutti/backend/nccl/feature.hpp>
 
 namespace {

@@ -6,7 +6,7 @@
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/kernels/fold.hpp>
 
-// One kernel of each kind, as code to look into: support/registers.py.
+// One kernel of each kind, as code to look into: support/python/registers.py.
 
 namespace tutti::detail {
 

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include <support/fake_numbers.hpp>
+#include <support/fakes/fake_numbers.hpp>
 
 #include "gpu/pretended/streams.hpp"
 

@@ -8,7 +8,7 @@
 #include <tutti/grad/device_reducer.hpp>
 #include <vector>
 
-#include "grad/device_ranks.hpp"
+#include "grad/device/device_ranks.hpp"
 #include "grad/ranks.hpp"
 #include "support/gpus.hpp"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <grad/all_hooks.hpp>
-#include <grad/drifting.hpp>
+#include <grad/reducer/drifting.hpp>
 #include <grad/rounds.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "grad/device_ranks.hpp"
+#include "grad/device/device_ranks.hpp"
 #include "grad/ranks.hpp"
 #include "support/gpus.hpp"
 

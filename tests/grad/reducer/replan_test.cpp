@@ -11,8 +11,8 @@
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
-#include "grad/drifting.hpp"
 #include "grad/ranks.hpp"
+#include "grad/reducer/drifting.hpp"
 
 namespace {
 using ranks::expect;

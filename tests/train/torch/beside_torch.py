@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support" / "python"))
 from python_with_torch import python_with_torch
 
 Exact = fractions.Fraction

@@ -127,7 +127,8 @@ TEST_CASE("tutti-flight: a failure leaves files that Python reads, by the schema
   CHECK_FALSE(std::filesystem::exists(w.folder + "/flight_2"));
   CHECK(flight({"--dump", w.folder}).status == 1);
   processes check;
-  check.start({"/usr/bin/env", {"python3", TUTTI_SOURCE_DIR "/tests/process/flight_schema.py", w.folder, "4"}, {}});
+  check.start(
+      {"/usr/bin/env", {"python3", TUTTI_SOURCE_DIR "/tests/process/watch/flight_schema.py", w.folder, "4"}, {}});
   const auto said = check.wait(std::chrono::seconds{60}).at(0);
   CAPTURE(said.out);
   CHECK(said.status == 0);

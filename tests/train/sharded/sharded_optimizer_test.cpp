@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "support/temporary_directory.hpp"
-#include "train/undivided.hpp"
+#include "train/sharded/undivided.hpp"
 
 namespace {
 using namespace tutti::train;

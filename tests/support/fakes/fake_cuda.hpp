@@ -12,7 +12,7 @@
 
 #include <tutti/cuda/types.hpp>
 
-#include <support/fake_machine.hpp>
+#include <support/fakes/fake_machine.hpp>
 
 namespace fake {
 

@@ -13,7 +13,7 @@
 #include <tutti/train/sharded_parameters.hpp>
 
 #include "support/failure_of.hpp"
-#include "train/sharded_units.hpp"
+#include "train/sharded/sharded_units.hpp"
 
 using namespace sharded_units;
 

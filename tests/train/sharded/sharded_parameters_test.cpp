@@ -15,7 +15,7 @@
 #include <tutti/train/sharded_parameters.hpp>
 
 #include "support/temporary_directory.hpp"
-#include "train/sharded_units.hpp"
+#include "train/sharded/sharded_units.hpp"
 
 using namespace sharded_units;
 

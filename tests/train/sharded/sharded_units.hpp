@@ -10,7 +10,7 @@
 #include <tutti/train/sharded_parameters.hpp>
 
 #include "support/expect.hpp"
-#include "train/undivided.hpp"
+#include "train/sharded/undivided.hpp"
 
 // A network whose units are divided among the ranks, beside the same undivided.
 namespace sharded_units {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <support/fake_collectives.hpp>
-#include <support/fake_cuda.hpp>
+#include <support/fakes/fake_collectives.hpp>
+#include <support/fakes/fake_cuda.hpp>
 #include <tutti/backend/nccl/types.hpp>
 
 namespace fake {

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "process/ssh_machines.hpp"
+#include "process/launch/ssh_machines.hpp"
 #include "process/worlds.hpp"
 #include "support/temporary_directory.hpp"
 

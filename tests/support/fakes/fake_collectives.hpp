@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <support/fake_cuda.hpp>
-#include <support/fake_numbers.hpp>
+#include <support/fakes/fake_cuda.hpp>
+#include <support/fakes/fake_numbers.hpp>
 #include <tutti/backend/nccl/types.hpp>
 
 namespace fake {

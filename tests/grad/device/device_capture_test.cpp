@@ -8,7 +8,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/grad/device_reducer.hpp>
 
-#include "grad/device_ranks.hpp"
+#include "grad/device/device_ranks.hpp"
 #include "grad/ranks.hpp"
 #include "support/gpus.hpp"
 
