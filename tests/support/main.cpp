@@ -1,5 +1,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <latch>
 #include <mutex>
 #include <string>
@@ -96,7 +98,23 @@ void print_stacks() {
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
   const std::string gdb = "command -v gdb >/dev/null && timeout 40 gdb -p " + std::to_string(getpid()) +
                           " -batch -nx -ex 'thread apply all backtrace' >&2";
-  if (std::system(gdb.c_str()) != 0) std::fputs("(no stacks: gdb is not installed or may not attach)\n", stderr);
+  if (std::system(gdb.c_str()) == 0) return;
+  std::fputs("(no stacks: gdb is not installed or may not attach; the threads' states and system calls)\n", stderr);
+  std::system("cd /proc/$PPID/task && grep -H . */wchan */syscall >&2 && grep -H State */status >&2");
+}
+
+/// Ends the child processes that tests have left: they would hold the output, for whose end whoever runs the tests
+/// waits. Returns false if there was one.
+bool end_children() {
+  if (::waitpid(-1, nullptr, WNOHANG) < 0) return true;
+  std::fputs("tests have left child processes:\n", stderr);
+  std::ifstream children{"/proc/self/task/" + std::to_string(::getpid()) + "/children"};
+  for (::pid_t child = 0; children >> child; ::kill(child, SIGKILL)) {
+    std::ifstream status{"/proc/" + std::to_string(child) + "/status"};
+    for (std::string line; std::getline(status, line) && !line.starts_with("PPid");)
+      std::fprintf(stderr, "  %s\n", line.c_str());
+  }
+  return false;
 }
 
 [[noreturn]] void watch(std::chrono::seconds allowed) {
@@ -108,6 +126,7 @@ void print_stacks() {
                static_cast<long long>(allowed.count()), where.c_str());
   print_stacks();
   std::fprintf(stderr, "watchdog: giving up %s\n", where.c_str());
+  end_children();
   std::abort();
 }
 
@@ -124,8 +143,5 @@ int main(int argc, char** argv) {
   }}.detach();  // it watches the end of the process, too
   started.wait();
   const int result = context.run();
-  const ::pid_t child = ::waitpid(-1, nullptr, WNOHANG);  // whoever runs the tests waits for output that it still holds
-  if (child < 0) return result;
-  std::fprintf(stderr, "a test has left a child process%s\n", child == 0 ? " that runs" : ", which has ended");
-  return 1;
+  return end_children() ? result : 1;
 }
