@@ -130,7 +130,8 @@ class call_base {
     for (const external_segment* p = external.parts; p != external.end(); ++p) {
       if (p->first < before || p->first > size || p->count > size - p->first || (!p->data && p->count != 0))
         who(call).refuse("part " + std::to_string(p - external.parts) +
-                         " is out of order, at null, or beyond the buffer of " + std::to_string(size) + " elements");
+                         " overlaps the one before or is out of order, at null, or beyond the buffer of " +
+                         std::to_string(size) + " elements");
       before = p->first + p->count;
     }
   }

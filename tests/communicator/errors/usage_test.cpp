@@ -198,7 +198,7 @@ TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside o
   const auto said = [&](std::vector<part> parts) {
     return complaint([&] { world.all_reduce(six, {parts.data(), parts.size()}, tutti::sum).wait(); });
   };
-  const std::string rest = " is out of order, at null, or beyond the buffer of 6 elements";
+  const std::string rest = " overlaps the one before or is out of order, at null, or beyond the buffer of 6 elements";
   CHECK(said({{5, 2, two.data()}}) == "all_reduce on rank 1: part 0" + rest);
   CHECK(said({{0, 2, two.data()}, {1, 2, two.data()}}) == "all_reduce on rank 1: part 1" + rest);
   CHECK(said({{4, 1, nullptr}}) == "all_reduce on rank 1: part 0" + rest);

@@ -10,9 +10,9 @@
 namespace tutti {
 
 /// A reduction of elements of unknown type, given at run time as a function of bytes: for language bindings and for
-/// libraries that bring such functions. Must be associative and commutative. If it throws, the exception is lost and
-/// the world is aborted: all ranks throw errc::aborted with a message that names the rank on which a reduction threw; a
-/// rank that has its result already throws it from its next call.
+/// libraries that bring such functions. Must be associative and commutative. If it throws, the
+/// world is aborted: all ranks throw errc::aborted with a message that names the rank on which a reduction threw, which
+/// itself adds the text of the exception; a rank that has its result already throws it from its next call.
 struct raw_reduction {
   /// The size of the largest element, which fits the staging memory of every machine.
   static constexpr std::size_t most_bytes = 4096;

@@ -31,9 +31,10 @@ class shm_slots {
   static constexpr std::size_t long_rotation = std::size_t{2} << 20;
   static constexpr std::size_t long_bytes = shm_group_memory::slots_at + 2 * long_rotation;
 
-  /// Returns the place where `rank` stages `bytes` bytes for a step. Messages beyond a few lines rotate through the
-  /// slot, because stores into lines that no rank has read lately are cheaper. Shorter messages always use the same
-  /// place, whose lines then stay in all caches.
+  /// Returns the place where `rank` stages `bytes` bytes for a step. Two places in turns are enough: a rank posts a
+  /// step only when it has read what it needs of the one before. Messages beyond a few lines rotate through the slot,
+  /// because stores into lines that no rank has read lately are cheaper. Shorter messages always use the same place,
+  /// whose lines then stay in all caches.
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
     const std::size_t within = bytes < worth_rotating ? 0 : step / 2 * std::bit_ceil(bytes) & (staging_.rotation - 1);
     return slots_[static_cast<std::size_t>(rank)] + step % 2 * staging_.rotation + within;
