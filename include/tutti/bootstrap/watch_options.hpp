@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -105,10 +104,9 @@ duration stall_warning_of(const init_options& options, const Get& get) {
 
 /// Returns the place of the recording of a world that this process has joined. Counts the worlds of this process.
 inline watch::flight_place flight_place_of(const watch_options& chosen, const roster& all, std::string job) {
-  static std::atomic<std::uint32_t> worlds{0};
   std::uint64_t world = fnv(fnv_start, job);
   for (const rank_info& p : all) world = mix(fnv(world, p.host), mix(static_cast<std::uint64_t>(p.pid), p.start_time));
-  const std::uint32_t number = ++worlds;
+  const std::uint32_t number = watch::flight_recorder::next_number();
   return {chosen.flight, std::move(job), mix(world, number), number};
 }
 

@@ -48,6 +48,10 @@ class flight_recorder {
   /// Keeps the recording in a file of the folder, and dumps there. Called before the first operation. Throws
   /// error{system} or {out_of_resources}; the recording then stays in memory.
   TUTTI_DECL void keep_in(const flight_place& where);
+  /// Does so where `other` is kept, as a world of the same ranks whose id is `world`.
+  TUTTI_DECL void keep_beside(const flight_recorder& other, std::uint64_t world);
+  /// Returns the number of the next world of this process. Any thread.
+  [[nodiscard]] static std::uint32_t next_number() noexcept { return ++numbers_; }
 
   /// Records an operation that is issued now. Returns its id.
   [[gnu::always_inline]] std::uint64_t issue(const issued_operation& o, const std::source_location& where) noexcept {
@@ -132,7 +136,7 @@ class flight_recorder {
   TUTTI_DECL void dump_for_signal() noexcept;
   TUTTI_DECL void dump_in_place(const char* reason) noexcept;
 
-  static inline std::atomic<std::uint32_t> signals_{0};
+  static inline std::atomic<std::uint32_t> signals_{0}, numbers_{0};
 
   recording* memory_;
   std::uint64_t next_ = 0;

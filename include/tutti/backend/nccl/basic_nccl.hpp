@@ -16,6 +16,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/impl/backend/communicator_core.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
+#include <tutti/watch/flight_recorder.hpp>
 
 namespace tutti {
 
@@ -44,6 +45,7 @@ class basic_nccl {
   [[nodiscard]] const group& members() const noexcept { return members_; }
   [[nodiscard]] driver_type& driver() noexcept { return *driver_; }
   [[nodiscard]] const std::shared_ptr<driver_type>& shared_driver() const noexcept { return driver_; }
+  [[nodiscard]] watch::flight_recorder& recorder() const noexcept { return driver_->recorder(); }
   [[nodiscard]] status failure() const noexcept { return driver_->failure(); }
   void abort(status why) noexcept {
     if (!driver_->excused()) driver_->fail(why);

@@ -20,6 +20,7 @@
 #include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/device_memory.hpp>
 #include <tutti/cuda/relaxed_capture.hpp>
+#include <tutti/watch/flight_recorder.hpp>
 
 namespace tutti {
 
@@ -49,7 +50,9 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   /// Attaches to the engine. Throws error{device} or {out_of_resources}.
   nccl_driver(std::shared_ptr<tutti::engine> engine, const nccl_place& place, std::unique_ptr<world_view> control)
-      : base(std::move(engine), place, std::move(control)), scratch_(place.device, 1) {
+      : base(std::move(engine), place, std::move(control)),
+        recorder_(place.rank, place.size),
+        scratch_(place.device, 1) {
     engine_->attach(*this);
   }
   nccl_driver(const nccl_driver&) = delete;
@@ -65,6 +68,8 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       static_cast<void>(scratch_.release());
   }
 
+  /// Returns the recorder of this communicator's operations, whose world is not that of the host's.
+  [[nodiscard]] watch::flight_recorder& recorder() noexcept { return recorder_; }
   /// Returns the stream of the present call of NCCL.
   [[nodiscard]] cuda::stream_handle stream() const noexcept { return target_; }
   [[nodiscard]] std::uint8_t* scratch() const noexcept { return scratch_.span().data(); }
@@ -155,6 +160,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
 
   void tick(deadline now) noexcept override {
+    recorder_.tick(now);
     if (!failure_.ok()) return;
     if (control_)
       if (const status lost = control_->failure(); !lost.ok()) return fail(lost);
@@ -278,6 +284,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     return b;
   }
 
+  watch::flight_recorder recorder_;
   cuda::basic_device_memory<std::uint8_t, runtime> scratch_;
   std::uint64_t sequence_ = 0, joins_ = 0;
   detail::nccl_batch<flight> batch_;      // the operations of the last call of NCCL

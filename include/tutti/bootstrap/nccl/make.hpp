@@ -23,9 +23,13 @@
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/hash.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/cuda/error.hpp>
 #include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/os/host.hpp>
+#include <tutti/os/ticks.hpp>
+#include <tutti/watch/flight_recorder.hpp>
 
 namespace tutti {
 
@@ -157,6 +161,22 @@ nccl_unique_id invite(communicator<Host>& world, const std::vector<device_claim>
   return invitation.id;
 }
 
+/// Keeps the recording of GPUs' operations where that of the host's world is kept. Collective.
+template <nccl_functions Api, backend Host>
+void record_beside(communicator<Host>& world, nccl_driver<Api>& gpus) {
+  if constexpr (requires { world.backend().recorder(); }) {
+    const watch::flight_recorder& host = world.backend().recorder();
+    std::uint64_t id = mix(host.memory().head.world, os::ticks_now());
+    world.broadcast(std::span{&id, 1}, 0).wait();
+    const auto guard = world.engine().lock();
+    try {
+      gpus.recorder().keep_beside(host, id);
+    } catch (const error& e) {
+      log(log_level::warning, std::string("the flight recorder of this rank's GPU has no file: ") + e.what());
+    }
+  }
+}
+
 /// Returns the communicator beside `world` that `connect(driver)` begins on each rank, called under the engine's lock.
 /// Collective; blocks until all ranks are connected, or for options.join_timeout.
 template <nccl_functions Api, backend Host, class Connect>
@@ -204,6 +224,7 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
             scarce_shm(all),
         {world.rank()}};
   }
+  record_beside(world, *made);
   return {basic_nccl<Api>{std::move(made), beside.members()}, beside.shared_engine(), options.timeout};
 }
 

@@ -89,6 +89,13 @@ TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
   if (std::rename(fresh.c_str(), path.c_str()) != 0) os::throw_errno(errno, "cannot write " + path);
 }
 
+TUTTI_DECL void flight_recorder::keep_beside(const flight_recorder& other, std::uint64_t world) {
+  const recording_head& there = other.memory_->head;
+  memory_->head.rank = there.rank;
+  memory_->head.size = there.size;
+  keep_in({other.folder_, std::string(text_of(there.job)), world, next_number()});
+}
+
 TUTTI_DECL void flight_recorder::note_group(std::uint32_t context, std::span<const int> members) noexcept {
   recording_head& h = memory_->head;
   const std::uint32_t at = h.group_words.load(std::memory_order_relaxed);
