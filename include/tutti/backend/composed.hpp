@@ -1,5 +1,4 @@
 #pragma once
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,25 +40,9 @@ namespace detail {
 template <class T>
 class composed_core;
 
-template <class Args, class... All>
-inline constexpr bool is_one_of = (std::same_as<Args, All> || ...);
-
-/// The collectives that a composed backend may end inside the call that issues them.
-template <class Args>
-concept immediate_collective =
-    is_one_of<Args, barrier_args, all_reduce_args, reduce_args, scan_args, exclusive_scan_args, broadcast_args,
-              all_gather_args, reduce_scatter_args, gather_args, gather_v_args, scatter_args, scatter_v_args,
-              all_to_all_args, all_to_all_v_args>;
-
-/// The operations that a composed backend starts.
-template <class Args>
-concept composed_operation = immediate_collective<Args> ||
-                             is_one_of<Args, broadcast_sized_args, all_reduce_coalesced_args, reduce_scatter_v_args,
-                                       all_gather_v_args, send_args, recv_args, recv_any_args>;
-
 /// The members of composed for one kind of operation. impl/backend/composed.hpp defines them; they are instantiated
 /// once if they are compiled separately.
-template <class T, composed_operation Args>
+template <class T, operation_args Args>
 struct composed_call {
   static void start(composed_core<T>& b, const Args& a, op_state& s, algo::decision d) noexcept;
   static algo::decision begin(composed_core<T>& b, const Args& a, algo::when_posted meanwhile) noexcept;
@@ -112,24 +95,24 @@ class composed {
   algo::decision begin(const Args& a, algo::when_posted meanwhile = {}) noexcept {
     return detail::composed_call<T, Args>::begin(*core_.get(), a, meanwhile);
   }
-  template <detail::composed_operation Args>
+  template <detail::operation_args Args>
   void start(const Args& a, op_state& s, algo::decision d = {}) noexcept {
     detail::composed_call<T, Args>::start(*core_.get(), a, s, d);
   }
 
   /// Returns the algorithm that a collective's start() uses: the requested one, else that of the table, else the
   /// cheapest by algo/selection/choose.hpp; `automatic` if there is only one.
-  template <detail::composed_operation Args>
+  template <detail::operation_args Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     return detail::composed_call<T, Args>::chosen(*core_.get(), a);
   }
   /// Returns true if this collective can use this algorithm here; start() takes no other.
-  template <detail::composed_operation Args>
+  template <detail::operation_args Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
     return detail::composed_call<T, Args>::can(*core_.get(), via, element_bytes);
   }
   /// Returns the reason why it cannot, for the user.
-  template <detail::composed_operation Args>
+  template <detail::operation_args Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
     return detail::composed_call<T, Args>::refusal(*core_.get(), via, element_bytes);
   }

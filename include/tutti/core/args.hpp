@@ -1,6 +1,8 @@
 #pragma once
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 #include <tutti/core/buffer.hpp>
@@ -170,6 +172,7 @@ struct all_to_all_v_args : all_to_all_args {
   static constexpr const char* name = "all_to_all_v";
 };
 
+/// The arguments of send: `data` goes to the rank `peer`, which receives it with the same tag.
 struct send_args {
   static constexpr const char* name = "send";
   const_buffer data;
@@ -177,6 +180,7 @@ struct send_args {
   std::uint32_t tag = 0;
 };
 
+/// The arguments of recv: `data` is a message of the rank `peer` with this tag, of this length.
 struct recv_args {
   static constexpr const char* name = "recv";
   buffer data;
@@ -192,4 +196,58 @@ struct recv_any_args {
   std::uint32_t tag = 0;
 };
 
+/// Collective of a call, as ranks compare it. A v-variant has a value of its own only if all ranks know all lengths.
+enum class collective : std::uint8_t {
+  none,
+  barrier,
+  all_reduce,
+  broadcast,
+  reduce_scatter,
+  all_gather,
+  all_reduce_coalesced,
+  reduce,
+  scan,
+  exclusive_scan,
+  reduce_scatter_v,
+  all_gather_v,
+  gather,
+  scatter,
+  all_to_all,
+  broadcast_sized,
+  count  // of the enumerators
+};
+
+constexpr const char* name(collective c) noexcept {
+  constexpr const char* names[] = {"message",        "barrier",        "all_reduce",           "broadcast",
+                                   "reduce_scatter", "all_gather",     "all_reduce_coalesced", "reduce",
+                                   "scan",           "exclusive_scan", "reduce_scatter_v",     "all_gather_v",
+                                   "gather",         "scatter",        "all_to_all",           "broadcast of a string"};
+  static_assert(std::size(names) == static_cast<std::size_t>(collective::count));
+  return names[static_cast<std::size_t>(c) % std::size(names)];
+}
+
+constexpr bool has_root(collective c) noexcept {
+  return c == collective::broadcast || c == collective::reduce || c == collective::gather || c == collective::scatter ||
+         c == collective::broadcast_sized;
+}
+
+namespace detail {
+
+template <class Args, class... All>
+inline constexpr bool is_one_of = (std::same_as<Args, All> || ...);
+
+/// The collectives that a backend may end inside the call that issues them.
+template <class Args>
+concept immediate_collective =
+    is_one_of<Args, barrier_args, all_reduce_args, reduce_args, scan_args, exclusive_scan_args, broadcast_args,
+              all_gather_args, reduce_scatter_args, gather_args, gather_v_args, scatter_args, scatter_v_args,
+              all_to_all_args, all_to_all_v_args>;
+
+/// All operations.
+template <class Args>
+concept operation_args = immediate_collective<Args> ||
+                         is_one_of<Args, broadcast_sized_args, all_reduce_coalesced_args, reduce_scatter_v_args,
+                                   all_gather_v_args, send_args, recv_args, recv_any_args>;
+
+}  // namespace detail
 }  // namespace tutti

@@ -16,7 +16,7 @@
 namespace {
 
 using tutti::algo::call_signature;
-using tutti::algo::collective;
+using tutti::collective;
 using tutti::algo::mismatch_report;
 using tutti::algo::shm_group;
 

@@ -1,43 +1,14 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 
+#include <tutti/core/args.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction/ops.hpp>
 
 namespace tutti::algo {
-
-enum class collective : std::uint8_t {
-  none,
-  barrier,
-  all_reduce,
-  broadcast,
-  reduce_scatter,
-  all_gather,
-  all_reduce_coalesced,
-  reduce,
-  scan,
-  exclusive_scan,
-  reduce_scatter_v,
-  all_gather_v,
-  gather,
-  scatter,
-  all_to_all,
-  broadcast_sized,
-  count  // of the enumerators
-};
-
-constexpr const char* name(collective c) noexcept {
-  constexpr const char* names[] = {"message",        "barrier",        "all_reduce",           "broadcast",
-                                   "reduce_scatter", "all_gather",     "all_reduce_coalesced", "reduce",
-                                   "scan",           "exclusive_scan", "reduce_scatter_v",     "all_gather_v",
-                                   "gather",         "scatter",        "all_to_all",           "broadcast of a string"};
-  static_assert(std::size(names) == static_cast<std::size_t>(collective::count));
-  return names[static_cast<std::size_t>(c) % std::size(names)];
-}
 
 namespace detail {
 
@@ -109,10 +80,7 @@ struct call_signature {
   }
   [[nodiscard]] constexpr bool closes() const noexcept { return what == collective::all_gather && rest == of_close; }
   [[nodiscard]] constexpr bool splits() const noexcept { return what == collective::all_gather && rest == of_split; }
-  [[nodiscard]] constexpr bool has_root() const noexcept {
-    return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
-           what == collective::scatter || what == collective::broadcast_sized;
-  }
+  [[nodiscard]] constexpr bool has_root() const noexcept { return tutti::has_root(what); }
   /// Returns true if a block's length may be known only to the two ranks that exchange it. The v-variants in which all
   /// ranks know all lengths are collectives of their own.
   [[nodiscard]] constexpr bool is_between_two() const noexcept {

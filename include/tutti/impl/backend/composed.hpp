@@ -18,25 +18,25 @@ namespace tutti {
 
 namespace detail {
 
-template <class T, composed_operation Args>
+template <class T, operation_args Args>
 void composed_call<T, Args>::start(composed_core<T>& b, const Args& a, op_state& s, algo::decision d) noexcept {
   b.start(a, s, d);
 }
-template <class T, composed_operation Args>
+template <class T, operation_args Args>
 algo::decision composed_call<T, Args>::begin([[maybe_unused]] composed_core<T>& b, [[maybe_unused]] const Args& a,
                                              [[maybe_unused]] algo::when_posted meanwhile) noexcept {
   if constexpr (mapped_transport<T> && immediate_collective<Args>) return b.begin(a, meanwhile);
   return {};
 }
-template <class T, composed_operation Args>
+template <class T, operation_args Args>
 algorithm composed_call<T, Args>::chosen(const composed_core<T>& b, const Args& a) noexcept {
   return b.chosen(a);
 }
-template <class T, composed_operation Args>
+template <class T, operation_args Args>
 bool composed_call<T, Args>::can(const composed_core<T>& b, algorithm via, std::size_t element_bytes) noexcept {
   return b.template can<Args>(via, element_bytes);
 }
-template <class T, composed_operation Args>
+template <class T, operation_args Args>
 std::string composed_call<T, Args>::refusal(const composed_core<T>& b, algorithm via, std::size_t element_bytes) {
   return b.template refusal<Args>(via, element_bytes);
 }

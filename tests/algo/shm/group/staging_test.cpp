@@ -214,7 +214,7 @@ TEST_CASE("staging: long blocks of an all_gather, which keep to two places, betw
 
 TEST_CASE("staging: groups that move blocks of any lengths only choose when they have learned of a long one") {
   using namespace tutti;
-  using algo::collective;
+  using tutti::collective;
   constexpr std::size_t block = std::size_t{64} << 8;          // of 4 bytes
   const std::vector<std::size_t> counts{2 * block, block, 0};  // the longest is that of rank 0
   for (const collective what : {collective::gather, collective::scatter, collective::all_to_all})
