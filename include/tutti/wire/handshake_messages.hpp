@@ -76,7 +76,8 @@ inline constexpr std::size_t claim_bytes = claim_body_bytes + 32;
 inline constexpr std::size_t proof_bytes = 32;
 inline constexpr std::size_t reply_body_bytes = preamble_bytes + 4 + 4 + 4 + 8;
 inline constexpr std::size_t reply_bytes = reply_body_bytes + 32;
-static_assert(claim_bytes + proof_bytes == 152, "no stranger is read further than SECURITY.md says");
+static_assert(claim_bytes + proof_bytes == 152,
+              "a connection without the secret is read no further than SECURITY.md says");
 
 using nonce = std::array<std::byte, nonce_bytes>;
 
