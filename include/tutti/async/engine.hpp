@@ -21,7 +21,7 @@
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/errno_guard.hpp>
-#include <tutti/core/forks.hpp>
+#include <tutti/core/fork_guard.hpp>
 #include <tutti/core/reduction/users_reduction.hpp>
 
 namespace tutti {
@@ -361,7 +361,7 @@ class engine : public std::enable_shared_from_this<engine> {
     return any;
   }
 
-  const detail::origin maker_;
+  const detail::fork_guard maker_;
   std::mutex mutex_;  // protects the sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;

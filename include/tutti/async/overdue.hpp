@@ -17,7 +17,7 @@
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/forks.hpp>
+#include <tutti/core/fork_guard.hpp>
 
 namespace tutti::detail {
 
@@ -116,7 +116,7 @@ class overdue {
     }
   }
 
-  const origin maker_;
+  const fork_guard maker_;
   std::mutex mutex_;
   std::condition_variable changed_;
   waiter* first_ = nullptr;

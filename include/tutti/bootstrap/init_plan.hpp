@@ -81,7 +81,7 @@ encryption_choice chosen_encryption(const init_options& options, const variable_
 /// Returns the rank that a process was given by hand if it is beyond its world, else nullopt. Such a process joins so
 /// that all ranks fail with a message. Replaces the rank in `get`, so that the rest of the environment can be read.
 template <variable_lookup Get>
-std::optional<int> surplus_rank(changed_environment<Get>& get) {
+std::optional<int> extra_rank(changed_environment<Get>& get) {
   for (const launch_variables& names : {tutti_variables, torchrun_variables}) {
     const auto rank = get(names.rank), size = get(names.world_size);
     if (!rank || !size) continue;
@@ -109,16 +109,16 @@ bool spread_by_slurm(const variable_lookup auto& get, const init_plan& plan) {
          number("SLURM_PROCID") == plan.rank && number("SLURM_STEP_NUM_TASKS") == plan.world_size;
 }
 
-/// Reads an environment in which options have replaced variables, or surplus_rank() has replaced the rank; errors
+/// Reads an environment in which options have replaced variables, or extra_rank() has replaced the rank; errors
 /// mention that.
-std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> surplus,
+std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> extra,
                                    const rendezvous_url& given) {
   try {
     return read_launch(get, user, given);
   } catch (const usage_error& e) {
     // The text of e would name the rank that was put in place.
-    if (surplus)
-      throw usage_error("rank " + std::to_string(*surplus) +
+    if (extra)
+      throw usage_error("rank " + std::to_string(*extra) +
                         " is beyond its world: ranks count from 0; correct the rank or the world size");
     throw usage_error(std::string("init_options (rank, world_size and rendezvous count as TUTTI_RANK, TUTTI_WORLD_SIZE "
                                   "and TUTTI_RENDEZVOUS): ") +
@@ -164,22 +164,22 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
 
   changed_environment get{given};
   if (!options.job.empty()) get.set("TUTTI_JOB", options.job);
-  std::optional<int> surplus;
+  std::optional<int> extra;
   if (rank) {
-    if (*rank >= *size && *size > 1) surplus = rank;
-    get.set("TUTTI_RANK", std::to_string(surplus ? *size - 1 : *rank));
+    if (*rank >= *size && *size > 1) extra = rank;
+    get.set("TUTTI_RANK", std::to_string(extra ? *size - 1 : *rank));
     get.set("TUTTI_WORLD_SIZE", std::to_string(*size));
   } else {
-    surplus = surplus_rank(get);
+    extra = extra_rank(get);
   }
   add_hydra_job(get, hydra);
 
-  const bool changed = given_place || rank || surplus;
+  const bool changed = given_place || rank || extra;
   if (!given_place) url = explicit_rendezvous(get);
-  const auto found = changed ? read_changed(get, user, surplus, url) : read_launch(get, user, url);
+  const auto found = changed ? read_changed(get, user, extra, url) : read_launch(get, user, url);
   if (!found) return plan;
-  if (surplus) refuse_size_in_nodes(given, *surplus, found->world_size);
-  plan.rank = surplus.value_or(found->rank);
+  if (extra) refuse_size_in_nodes(given, *extra, found->world_size);
+  plan.rank = extra.value_or(found->rank);
   plan.world_size = found->world_size;
   plan.local_size = found->local_size;
   plan.job = found->job;
@@ -188,7 +188,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   if (found->world_size == 1) return plan;
   plan.where = found->rendezvous;
   plan.source = given_place ? "init_options::rendezvous" : found->rendezvous_source;
-  plan.exact_count = !rank && !given_place && !surplus && launcher_counts(get, *found, user);
+  plan.exact_count = !rank && !given_place && !extra && launcher_counts(get, *found, user);
   if (!given_place && !get("TUTTI_RENDEZVOUS"))
     if (const auto socket = torchrun_socket(get, user)) {
       plan.where = *socket;

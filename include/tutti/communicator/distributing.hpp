@@ -173,26 +173,26 @@ class distributing_calls : public Base {
     });
   }
 
-  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see argument_error.
+  template <class... Given, argument_error Why = error_of_call<use::write, Given...>()>
     requires(Why != argument_error::none)
   void gather(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::write, Given...>()>
     requires(Why != argument_error::none)
   void scatter(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::write, Given...>()>
     requires(Why != argument_error::none)
   void all_to_all(Given&&...) = delete;
-  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+  template <class In, class Out, class... Rest, argument_error Why = error_of_call<use::write, In, Out>()>
     requires(Why != argument_error::none)
   void all_gather_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+  template <class In, class Out, class... Rest, argument_error Why = error_of_call<use::write, In, Out>()>
     requires(Why != argument_error::none)
   void gather_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+  template <class In, class Out, class... Rest, argument_error Why = error_of_call<use::write, In, Out>()>
     requires(Why != argument_error::none)
   void scatter_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+  template <class In, class Out, class... Rest, argument_error Why = error_of_call<use::write, In, Out>()>
     requires(Why != argument_error::none)
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 

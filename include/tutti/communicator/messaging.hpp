@@ -65,14 +65,14 @@ class messaging_calls : public Base {
                                       [&](op_state&) { return recv_any_args{erase_type(std::span<T>{s}), tag}; })};
   }
 
-  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, argument_error Why = slip_of_call<use::read, Given...>()>
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see argument_error.
+  template <class... Given, argument_error Why = error_of_call<use::read, Given...>()>
     requires(Why != argument_error::none)
   void send(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::write, Given...>()>
     requires(Why != argument_error::none)
   void recv(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::write, Given...>()>
     requires(Why != argument_error::none)
   void recv_any(Given&&...) = delete;
 

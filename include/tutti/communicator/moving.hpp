@@ -93,11 +93,11 @@ class moving_calls : public Base {
     return this->start(shape_of(a.out), how, where, a);
   }
 
-  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, argument_error Why = slip_of_value_or_call<use::write, Base::by_value, Given...>()>
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see argument_error.
+  template <class... Given, argument_error Why = error_of_value_or_call<use::write, Base::by_value, Given...>()>
     requires(Why != argument_error::none)
   void broadcast(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::write, Given...>()>
     requires(Why != argument_error::none)
   void all_gather(Given&&...) = delete;
 };

@@ -158,20 +158,20 @@ class reducing_calls : public Base {
     return reduce(data, data, root, with, how, where);
   }
 
-  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, argument_error Why = slip_of_value_or_call<use::reduce, Base::by_value, Given...>()>
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see argument_error.
+  template <class... Given, argument_error Why = error_of_value_or_call<use::reduce, Base::by_value, Given...>()>
     requires(Why != argument_error::none)
   void all_reduce(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::reduce, Given...>()>
     requires(Why != argument_error::none)
   void reduce_scatter(Given&&...) = delete;
-  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::reduce, In, Out, Rest...>()>
+  template <class In, class Out, class... Rest, argument_error Why = error_of_call<use::reduce, In, Out, Rest...>()>
     requires(Why != argument_error::none)
   void reduce_scatter_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class R, class... Rest, argument_error Why = slip_of_list<R, Rest...>()>
+  template <class R, class... Rest, argument_error Why = error_of_list<R, Rest...>()>
     requires(Why != argument_error::none)
   void all_reduce_coalesced(R&&, Rest&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::reduce, Given...>()>
     requires(Why != argument_error::none)
   void reduce(Given&&...) = delete;
 

@@ -79,11 +79,11 @@ class scanning_calls : public Base {
     })};
   }
 
-  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see argument_error.
+  template <class... Given, argument_error Why = error_of_call<use::reduce, Given...>()>
     requires(Why != argument_error::none)
   void scan(Given&&...) = delete;
-  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+  template <class... Given, argument_error Why = error_of_call<use::reduce, Given...>()>
     requires(Why != argument_error::none)
   void exclusive_scan(Given&&...) = delete;
 };

@@ -11,21 +11,21 @@ namespace detail {
 
 /// The mistakes in counts and offsets that do not compile, in words that compilers print: see
 /// communicator/argument_error.hpp.
-enum class layout_slip : unsigned char {
+enum class layout_error : unsigned char {
   none,
   these_counts_are_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span,
   counts_and_offsets_must_be_std_size_t_one_after_another_and_tutti_as_counts_makes_them_of_other_integers
 };
 
 template <class R, class... More>
-consteval layout_slip slip_of_counts() {
-  using enum layout_slip;
+consteval layout_error error_of_counts() {
+  using enum layout_error;
   if constexpr (std::ranges::range<R> && !std::ranges::borrowed_range<R>)
     return these_counts_are_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span;
   else if constexpr (std::ranges::range<R> && !std::constructible_from<std::span<const std::size_t>, R&>)
     return counts_and_offsets_must_be_std_size_t_one_after_another_and_tutti_as_counts_makes_them_of_other_integers;
   else if constexpr (sizeof...(More) != 0)
-    return slip_of_counts<More...>();
+    return error_of_counts<More...>();
   else
     return none;
 }
@@ -49,11 +49,11 @@ class layout {
                  std::constructible_from<std::span<const std::size_t>, Offsets&>
   constexpr layout(Counts&& counts, Offsets&& offsets) : counts_(counts), offsets_(offsets) {}
   // Deleted overloads that name the mistake in the compiler's message.
-  template <class Counts, detail::layout_slip Why = detail::slip_of_counts<Counts>()>
-    requires(Why != detail::layout_slip::none)
+  template <class Counts, detail::layout_error Why = detail::error_of_counts<Counts>()>
+    requires(Why != detail::layout_error::none)
   layout(Counts&&) = delete;
-  template <class Counts, class Offsets, detail::layout_slip Why = detail::slip_of_counts<Counts, Offsets>()>
-    requires(Why != detail::layout_slip::none)
+  template <class Counts, class Offsets, detail::layout_error Why = detail::error_of_counts<Counts, Offsets>()>
+    requires(Why != detail::layout_error::none)
   layout(Counts&&, Offsets&&) = delete;
 
   /// Returns a layout of contiguous blocks of `each` elements, for any number of ranks.

@@ -12,7 +12,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/forks.hpp>
+#include <tutti/core/fork_guard.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/os/shm_mapping.hpp>
 #include <tutti/os/ticks.hpp>
@@ -146,7 +146,7 @@ class flight_recorder {
   deadline read_at_{}, drained_at_{};
   std::vector<std::unique_ptr<operation_sink>> sinks_;
   std::uint32_t signals_seen_ = signals_.load(std::memory_order_relaxed);
-  ::tutti::detail::origin maker_;
+  ::tutti::detail::fork_guard maker_;
   os::shm_mapping mapped_;
   std::string folder_;
 };

@@ -21,32 +21,32 @@ TEST_CASE("a peer who says nothing is to blame") {
   straggler_detector b(0, 4);
   CHECK(b.find(among({}), now) == -1);
   CHECK(b.find(among({2}), now) == 2);
-  b.hear(1, 3, now);
+  b.record(1, 3, now);
   CHECK(b.find(among({1, 2}), now) == 2);
 }
 
 TEST_CASE("a peer who waits himself passes the blame on") {
   straggler_detector b(0, 4);
-  b.hear(1, 3, now);
+  b.record(1, 3, now);
   CHECK(b.find(among({1}), now) == 3);
   SUBCASE("until he waits no more") {
-    b.hear(1, -1, now);
+    b.record(1, -1, now);
     CHECK(b.find(among({1}), now) == 1);
   }
   SUBCASE("until he has not said so for long") { CHECK(b.find(among({1}), now + 10s) == 1); }
   SUBCASE("unless he names no rank of this world") {
-    b.hear(1, 4, now);
+    b.record(1, 4, now);
     CHECK(b.find(among({1}), now) == 1);
-    b.hear(1, -7, now);
+    b.record(1, -7, now);
     CHECK(b.find(among({1}), now) == 1);
   }
 }
 
 TEST_CASE("who blames this rank is not believed, but is waited for") {
   straggler_detector b(0, 4);
-  b.hear(1, 0, now);
+  b.record(1, 0, now);
   CHECK(b.find(among({1}), now) == 1);
-  b.hear(2, 3, now);
+  b.record(2, 3, now);
   CHECK(b.find(among({1, 2}), now) == 3);
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("along a ring the blame reaches everybody") {
       const int before = (r + ranks - 1) % ranks, behind = r + 1;
       const auto told =
           all[static_cast<std::size_t>(r)].announce(all[static_cast<std::size_t>(r)].find(among({before}), then), then);
-      if (told && behind < ranks - 1) all[static_cast<std::size_t>(behind)].hear(r, *told, then);
+      if (told && behind < ranks - 1) all[static_cast<std::size_t>(behind)].record(r, *told, then);
     }
   }
   for (int r = 0; r < ranks - 1; ++r)

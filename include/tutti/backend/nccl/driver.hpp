@@ -34,10 +34,10 @@ template <nccl_functions Api>
 class nccl_driver final : public progress_source, public detail::nccl_session<Api, nccl_driver<Api>> {
   using base = detail::nccl_session<Api, nccl_driver>;
   using base::connecting_, base::connecting_by_, base::failure_, base::launching_, base::settled_, base::pending_error_;
-  using base::connection_, base::control_, base::engine_, base::place_, base::traffic_;
+  using base::connection_, base::control_, base::engine_, base::place_, base::queue_;
   using base::drain, base::fail_by, base::record_error, base::fail_pending, base::complete;
-  using typename base::runtime, typename base::traffic;
-  using flight = typename traffic::flight;
+  using typename base::runtime, typename base::queue;
+  using in_flight_op = typename queue::in_flight_op;
   using typename base::phase;
 
  public:
@@ -60,7 +60,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   /// Waits for the work that streams were joined to, each until its deadline, if it has one. Then NCCL has `patience`
   /// to end the communicator; after that, its thread and a byte of device memory are leaked.
   ~nccl_driver() {
-    engine_->run_until([this] { return traffic_.all_landed(); });
+    engine_->run_until([this] { return queue_.all_complete(); });
     engine_->detach(*this);
     if (connection_.bye(place_.patience))
       detail::free_bounded(std::move(scratch_), after(place_.patience));
@@ -77,24 +77,24 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   /// Throws usage_error if an operation cannot be issued in this stream now, because of a capture into a graph, or
   /// because it belongs to another device; invalidates no capture. Called before start(), under the same lock.
   void admit(stream_ref s, const char* collective) try {
-    if (failure_.ok()) traffic_.admit(s, collective);
+    if (failure_.ok()) queue_.admit(s, collective);
   } catch (const error& e) {
     fail(e.cause(), e.what());
   }
   /// Starts an operation that the backend's check() has accepted. `finish` may be null.
   template <class Args>
   void start(const Args& a, op_state& s, enqueue_fn enqueue, finish_fn finish) noexcept {
-    static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= flight::most_bytes);
+    static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= in_flight_op::most_bytes);
     s.info.sequence = ++sequence_;
     s.work = nullptr;
     if (!failure_.ok()) return s.complete(failure_);
-    if (sequence_ % 64 == 0) traffic_.sweep(sequence_ - 32);
+    if (sequence_ % 64 == 0) queue_.sweep(sequence_ - 32);
     try {
-      flight& f = traffic_.take_on(s, sequence_, &a, sizeof(Args));
+      in_flight_op& f = queue_.take_on(s, sequence_, &a, sizeof(Args));
       f.enqueue = enqueue;
       f.finish = finish;
     } catch (const error& e) {
-      if (traffic_.excuses(s, e.cause())) return;
+      if (queue_.excuses(s, e.cause())) return;
       fail(e.cause(), e.what());
       return s.complete(failure_);
     } catch (const std::bad_alloc&) {
@@ -104,9 +104,9 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
 
   /// Begins a group. Until end_group(), operations only queue; then they are one launch.
-  std::uint64_t begin_group() noexcept { return traffic_.begin_group(); }
+  std::uint64_t begin_group() noexcept { return queue_.begin_group(); }
   void end_group() noexcept {
-    traffic_.end_group();
+    queue_.end_group();
     advance();
   }
 
@@ -114,21 +114,21 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   /// until NCCL has put the operation into its own stream. Returns the failure if there is one. Throws usage_error, and
   /// the operation goes on, if the stream is being captured and the operation cannot precede the captured work.
   status join(op_state& s, stream_ref to) {
-    const auto [at, polls] = flight_of(s);
+    const auto [at, polls] = in_flight_op_of(s);
     if (polls) engine_->poll();
     if (at) engine_->run_until([&] { return s.done() || at->launched.load(std::memory_order_acquire); });
     const auto guard = engine_->lock();
-    const bool written = traffic::captured(s);
+    const bool written = queue::captured(s);
     if (s.done() && !written && !s.result.ok()) return s.result;
     if (!failure_.ok() && (!s.done() || written)) {  // the device may still be working, with undefined results
       if (written) {
-        traffic_.let_go(s, detail::unjoined_end::wait);
+        queue_.let_go(s, detail::unjoined_end::wait);
         s.result = failure_;
       }
       return failure_;
     }
     try {
-      return traffic_.join(s, to) ? status{} : s.result;
+      return queue_.join(s, to) ? status{} : s.result;
     } catch (const error& e) {
       fail(e.cause(), e.what());
       return failure_;
@@ -138,23 +138,23 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   /// under the lock.
   [[nodiscard]] bool captured(const op_state& s) {
     const auto guard = engine_->lock();
-    return traffic::captured(s);
+    return queue::captured(s);
   }
   /// Ends the handle of such an operation in another way. Not under the lock.
   void let_go(op_state& s, detail::unjoined_end how) noexcept {
     const auto guard = engine_->lock();
-    if (traffic::captured(s)) traffic_.let_go(s, how);
+    if (queue::captured(s)) queue_.let_go(s, how);
   }
   /// Returns true while an operation is completed whose failure is not that of the communicator.
-  [[nodiscard]] bool excused() const noexcept { return traffic_.excused(); }
-  [[nodiscard]] traffic& operations() noexcept { return traffic_; }
-  [[nodiscard]] bool busy(const op_owner& owner) const noexcept { return traffic_.busy(owner); }
+  [[nodiscard]] bool excused() const noexcept { return queue_.excused(); }
+  [[nodiscard]] queue& operations() noexcept { return queue_; }
+  [[nodiscard]] bool busy(const op_owner& owner) const noexcept { return queue_.busy(owner); }
 
   bool poll() noexcept override {
     if (!failure_.ok()) return drain();
     bool moved = false;
     if (connection_ && (connecting_ || launching_) && !pending_error_) moved = proceed();
-    if (traffic_.empty()) return moved;
+    if (queue_.empty()) return moved;
     moved = complete(detail::nccl_asked::waited_for) || moved;
     return (!failure_.ok() && drain()) || moved;
   }
@@ -173,7 +173,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       if (r != nccl_result::success && r != nccl_result::in_progress) return record_error(r, "a running collective");
     }
     if (complete(detail::nccl_asked::all); !failure_.ok()) return;
-    for (flight* f = traffic_.front(); f; f = f->next) {
+    for (in_flight_op* f = queue_.front(); f; f = f->next) {
       if (now < f->expires || f->now == phase::captured) continue;
       if (f->op) f->op->info.expired = true;
       return fail({errc::timed_out, 0, -1, f->sequence});
@@ -182,7 +182,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   // A device does not signal its end, so a sleeping thread polls again soon.
   void prepare_park() noexcept override {
-    sleep_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::brief);
+    sleep_.prepare(queue_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::brief);
   }
   void park(duration at_most) noexcept override { sleep_.sleep(at_most); }
   void finish_park() noexcept override {}
@@ -191,33 +191,33 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
  private:
   /// Returns the operation in flight of a handle, and whether its join must poll: a loop that only joins notices a lost
   /// peer in no other way.
-  std::pair<const flight*, bool> flight_of(const op_state& s) {
+  std::pair<const in_flight_op*, bool> in_flight_op_of(const op_state& s) {
     const auto guard = engine_->lock();
-    const auto* const f = static_cast<const flight*>(s.work);
+    const auto* const f = static_cast<const in_flight_op*>(s.work);
     return {f, f && f->graph == 0 && ++joins_ % 8 == 0};
   }
 
   /// Gives queued operations to NCCL, as long as NCCL can take them.
   void advance() noexcept {
-    while (failure_.ok() && connected() && !launching_ && traffic_.due()) launch();
+    while (failure_.ok() && connected() && !launching_ && queue_.due()) launch();
   }
 
   void launch() noexcept {
-    batch_ = traffic_.next_batch();
-    flight& first = batch_.front();
-    target_ = traffic_.stream_of(first);
+    batch_ = queue_.next_batch();
+    in_flight_op& first = batch_.front();
+    target_ = queue_.stream_of(first);
     auto waits = cuda::result::success;
-    batch_.each([&](flight& f) {
+    batch_.each([&](in_flight_op& f) {
       if (waits == cuda::result::success) waits = runtime::wait(target_, f.ready.native());
     });
     if (first.graph != 0 && cuda::is_of_capture(waits))
-      return batch_.each([this](flight& f) { traffic_.write_off(f); });
+      return batch_.each([this](in_flight_op& f) { queue_.write_off(f); });
     if (waits != cuda::result::success) return fail_by(waits, "cudaStreamWaitEvent");
     const nccl_result r = place_.size == 1 ? call_alone() : call();
     if (!failure_.ok()) return;
     if (r == nccl_result::in_progress) {
       launching_ = true;
-      batch_.each([](flight& f) { f.now = phase::launching; });
+      batch_.each([](in_flight_op& f) { f.now = phase::launching; });
     } else if (r != nccl_result::success) {
       launching_ = true;  // for good
       record_error(r, first.op ? first.op->info.collective : "a launch");
@@ -231,7 +231,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     const cuda::relaxed_capture<runtime> any_time;  // NCCL queries events of graphs that it knows
     nccl_result r = together ? Api::group_start() : nccl_result::success;
     if (r != nccl_result::success) return r;
-    batch_.each([&](flight& f) { r = worse(r, f.enqueue(*this, f.args.data())); });
+    batch_.each([&](in_flight_op& f) { r = worse(r, f.enqueue(*this, f.args.data())); });
     return together ? worse(r, Api::group_end()) : r;
   }
   // For one rank, NCCL launches its kernel at once, on the device that is current.
@@ -245,17 +245,17 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   /// Records that the batch is in its stream.
   void in_stream() noexcept {
-    batch_.each([this](flight& f) {
+    batch_.each([this](in_flight_op& f) {
       if (!failure_.ok()) return;
       if (f.finish)
         if (const status s = end_in_stream(f); !s.ok())
           return fail(s, "the kernel that divides a sum by the number of ranks could not be launched");
-      const auto r = traffic_.put_into(f, target_);
+      const auto r = queue_.put_into(f, target_);
       if (r != cuda::result::success) return fail_by(r, "cudaEventRecord");
     });
   }
 
-  status end_in_stream(flight& f) noexcept try {
+  status end_in_stream(in_flight_op& f) noexcept try {
     const cuda::basic_device_guard<runtime> guard{place_.device};  // kernels run on the current device
     return f.finish(*this, f.args.data());
   } catch (const error& e) {
@@ -287,8 +287,8 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   watch::flight_recorder recorder_;
   cuda::basic_device_memory<std::uint8_t, runtime> scratch_;
   std::uint64_t sequence_ = 0, joins_ = 0;
-  detail::nccl_batch<flight> batch_;      // the operations of the last call of NCCL
-  cuda::stream_handle target_ = nullptr;  // its stream
+  detail::nccl_batch<in_flight_op> batch_;  // the operations of the last call of NCCL
+  cuda::stream_handle target_ = nullptr;    // its stream
   interruptible_sleep sleep_;
 };
 

@@ -54,23 +54,23 @@ enum class nccl_asked : std::uint8_t {
 };
 
 /// The operations in flight in the order of their issue, and a pool of unused ones. Under the engine's lock.
-template <class Flight>
-class nccl_flights {
+template <class Op>
+class nccl_in_flight_list {
  public:
-  nccl_flights() = default;
-  nccl_flights(const nccl_flights&) = delete;
-  nccl_flights& operator=(const nccl_flights&) = delete;
+  nccl_in_flight_list() = default;
+  nccl_in_flight_list(const nccl_in_flight_list&) = delete;
+  nccl_in_flight_list& operator=(const nccl_in_flight_list&) = delete;
 
-  [[nodiscard]] Flight* front() const noexcept { return first_; }
+  [[nodiscard]] Op* front() const noexcept { return first_; }
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
 
   /// Appends an operation. Throws bad_alloc.
-  Flight& push() {
+  Op& push() {
     if (!free_) {
       free_ = &all_.emplace_front();
       free_->next = nullptr;
     }
-    Flight& f = *std::exchange(free_, free_->next);
+    Op& f = *std::exchange(free_, free_->next);
     f.next = nullptr;
     f.listed = true;
     f.held = false;
@@ -79,59 +79,59 @@ class nccl_flights {
     return f;
   }
   void pop_front() noexcept {
-    Flight& f = *first_;
+    Op& f = *first_;
     first_ = f.next;
     if (!first_) last_ = nullptr;
     f.listed = false;
     recycle(f);
   }
-  /// Removes `from` and all later ones; f(flight) ends each.
+  /// Removes `from` and all later ones; f(op) ends each.
   template <class F>
-  void cut(Flight& from, F f) noexcept {
-    Flight* before = nullptr;
-    for (Flight* at = first_; at != &from; at = at->next) before = at;
+  void cut(Op& from, F f) noexcept {
+    Op* before = nullptr;
+    for (Op* at = first_; at != &from; at = at->next) before = at;
     (before ? before->next : first_) = nullptr;
     last_ = before;
-    for (Flight* at = &from; at;) {
-      Flight& gone = *std::exchange(at, at->next);
+    for (Op* at = &from; at;) {
+      Op& gone = *std::exchange(at, at->next);
       gone.listed = false;
       f(gone);
       recycle(gone);
     }
   }
   /// Releases an operation that its handle held.
-  void let_go(Flight& f) noexcept {
+  void let_go(Op& f) noexcept {
     f.held = false;
     recycle(f);
   }
 
  private:
-  void recycle(Flight& f) noexcept {
+  void recycle(Op& f) noexcept {
     if (f.listed || f.held) return;
     f.next = free_;
     free_ = &f;
   }
 
-  std::forward_list<Flight> all_;
-  Flight *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
+  std::forward_list<Op> all_;
+  Op *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
 };
 
 /// The operations of one launch: a single one, or those of a group. Others may queue behind it meanwhile.
-template <class Flight>
+template <class Op>
 class nccl_batch {
  public:
   /// Takes the next launch from the queue. Returns the first operation behind it.
-  Flight* take(Flight& queue) noexcept {
+  Op* take(Op& queue) noexcept {
     first_ = last_ = &queue;
     while (queue.group != 0 && last_->next && last_->next->group == queue.group) last_ = last_->next;
     return last_->next;
   }
-  [[nodiscard]] Flight& front() const noexcept { return *first_; }
-  /// Calls f(flight) for each operation, which f may end, but not the ones behind it.
+  [[nodiscard]] Op& front() const noexcept { return *first_; }
+  /// Calls f(op) for each operation, which f may end, but not the ones behind it.
   template <class F>
   void each(F f) const noexcept {
-    for (Flight* at = first_;;) {
-      Flight* const next = at->next;
+    for (Op* at = first_;;) {
+      Op* const next = at->next;
       const bool over = at == last_;
       f(*at);
       if (over) return;
@@ -140,7 +140,7 @@ class nccl_batch {
   }
 
  private:
-  Flight *first_ = nullptr, *last_ = nullptr;
+  Op *first_ = nullptr, *last_ = nullptr;
 };
 
 }  // namespace tutti::detail

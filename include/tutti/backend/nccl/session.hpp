@@ -31,7 +31,7 @@ class nccl_session {
       : engine_(std::move(engine)),
         control_(std::move(control)),
         place_(place),
-        traffic_(place.device, place.world_rank) {}
+        queue_(place.device, place.world_rank) {}
   nccl_session(const nccl_session&) = delete;
   nccl_session& operator=(const nccl_session&) = delete;
 
@@ -67,7 +67,7 @@ class nccl_session {
       {
         const auto guard = engine_->lock();
         if (!failure_.ok()) return failure_;
-        if (connected() && !launching_ && !traffic_.due()) {
+        if (connected() && !launching_ && !queue_.due()) {
           if (called) return {};
           const cuda::relaxed_capture<runtime> any_time;
           const cuda::basic_device_guard<runtime> device{place_.device};
@@ -100,13 +100,13 @@ class nccl_session {
     // Decides whether the communicator may be used again without the lost ranks. Not in a launch: NCCL frees the
     // launch's state when it is revoked, but goes on with it when it is queried. Nor if graphs may be left, which tell
     // the communicator of their end: its abort waits for them, but not after it was revoked.
-    const bool recoverable = connection_ && !connecting_ && !launching_ && !traffic_.was_captured() &&
+    const bool recoverable = connection_ && !connecting_ && !launching_ && !queue_.was_captured() &&
                              why.code != errc::device && why.code != errc::out_of_resources &&
                              nccl_has<Api>(nccl_feature::revoke, place_.version);
     settled_.store(true, std::memory_order_release);
     stopped_by_ = after(place_.patience);
     connecting_ = launching_ = false;
-    traffic_.forget_queue();
+    queue_.forget_queue();
     if (control_ && control_->failure().ok()) control_->abort(why);
     connection_.stop(recoverable ? nccl_halt::revoke : nccl_halt::abort, after(place_.patience / 2));
     engine_->notify_locked();
@@ -114,38 +114,38 @@ class nccl_session {
 
  protected:
   using runtime = typename Api::cuda;
-  using traffic = nccl_queue<Driver, runtime>;
-  using phase = typename traffic::phase;
+  using queue = nccl_queue<Driver, runtime>;
+  using phase = typename queue::phase;
 
   ~nccl_session() = default;
 
   void retire(status how) noexcept {
-    if (traffic_.retire(how)) engine_->notify_locked();
+    if (queue_.retire(how)) engine_->notify_locked();
   }
   /// Ends the operations that the device has completed. They end in order: after the first completed one, it queries
   /// those 2, 4, 8, … further on.
   bool complete(nccl_asked who) noexcept {
     bool moved = false;
     for (std::size_t ahead = 1; failure_.ok(); ahead *= 2) {
-      const auto* const f = traffic_.running(ahead, who);
+      const auto* const f = queue_.running(ahead, who);
       if (!f) break;
       const cuda::relaxed_capture<runtime> any_time;
       const auto r = runtime::query_event(f->done.native());
       if (r != cuda::result::success && r != cuda::result::not_ready) fail_by(r, "cudaEventQuery");
       if (r != cuda::result::success) break;
-      if (traffic_.retire_through(*f)) engine_->notify_locked();
+      if (queue_.retire_through(*f)) engine_->notify_locked();
       moved = true;
     }
-    for (; failure_.ok() && traffic_.front() && traffic_.front()->now == phase::captured; moved = true) retire({});
+    for (; failure_.ok() && queue_.front() && queue_.front()->now == phase::captured; moved = true) retire({});
     return moved;
   }
   /// Ends operations after a failure, once the device no longer touches their buffers.
   bool drain() noexcept {
-    if (traffic_.empty()) return false;
+    if (queue_.empty()) return false;
     const cuda::relaxed_capture<runtime> any_time;
-    const bool stopped = connection_.stopped() && runtime::query_stream(traffic_.running()) != cuda::result::not_ready;
+    const bool stopped = connection_.stopped() && runtime::query_stream(queue_.running()) != cuda::result::not_ready;
     if (!stopped && clock::now() < stopped_by_) return false;
-    while (traffic_.front()) retire(failure_);
+    while (queue_.front()) retire(failure_);
     return true;
   }
 
@@ -170,7 +170,7 @@ class nccl_session {
   std::shared_ptr<tutti::engine> engine_;
   std::unique_ptr<world_view> control_;
   nccl_place place_;
-  traffic traffic_;
+  queue queue_;
   nccl_connection<Api> connection_;
   const char* connecting_by_ = "";
   bool connecting_ = false;  // NCCL is at work on a call that is no launch

@@ -54,7 +54,7 @@ class spawn_supervision {
     while (ranks_.running() > 0) {
       const bool may_be_stopped = options_.init.stop.stop_possible() && stage_ == stage::running;
       const auto look = may_be_stopped ? after(between_looks_at_stop) : (deadline::max)();
-      for (const spawn_report& news : ranks_.next((std::min)(look, turn_))) hear(news);
+      for (const spawn_report& news : ranks_.next((std::min)(look, turn_))) handle(news);
       if (may_be_stopped && options_.init.stop.stop_requested()) {
         cause_ = {spawn_report::what::failed, -1, {errc::aborted}, 0, "init_options::stop was requested"};
         turn_ = clock::now();
@@ -68,7 +68,7 @@ class spawn_supervision {
  private:
   enum class stage : std::uint8_t { arriving, running, settling, terminating, killed };
 
-  void hear(const spawn_report& news) {
+  void handle(const spawn_report& news) {
     const auto r = static_cast<std::size_t>(news.rank);
     if (news.kind == spawn_report::what::arrived) {
       arrived_[r] = true;

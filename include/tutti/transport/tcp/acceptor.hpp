@@ -61,7 +61,7 @@ class tcp_acceptor {
       }
       // A peer's claim comes with its connection, and keeps it from being cleared for the next one. Without a secret
       // the claim is all that a peer says, and continue_handshake() takes it.
-      const bool here = terms_.how == wire::proof::hmac ? listen(p) : speak(p);
+      const bool here = terms_.how == wire::proof::hmac ? listen(p) : send_reply(p);
       if (!here || p.handshake->state() != wire::handshake_state::running) clear(p);
     }
     return true;
@@ -121,10 +121,10 @@ class tcp_acceptor {
     const auto room = std::span{some}.first((std::min)(some.size(), p.handshake->wanted()));
     const os::io_result r = os::receive_some(p.connection.native(), room);
     p.handshake->receive(room.first(r.bytes));
-    return speak(p) && !r.closed;
+    return send_reply(p) && !r.closed;
   }
   /// Sends what the handshake has to say, which fits into any socket at once. Returns false if it did not.
-  static bool speak(place& p) noexcept {
+  static bool send_reply(place& p) noexcept {
     const auto out = p.handshake->output();
     const os::io_result r = os::send_some(p.connection.native(), out);
     p.handshake->sent(r.bytes);

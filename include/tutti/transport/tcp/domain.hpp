@@ -320,7 +320,7 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
         case control_message::kind::waiting:
           l.issued = n->why.detail;
-          straggler_.hear(p, n->why.peer, clock::now());
+          straggler_.record(p, n->why.peer, clock::now());
           break;
       }
     }

@@ -17,7 +17,7 @@ class straggler_detector {
   explicit straggler_detector(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
 
   /// Records that a peer waits for the rank `whom`; -1: it waits no more.
-  void hear(int peer, int whom, deadline now) noexcept {
+  void record(int peer, int whom, deadline now) noexcept {
     const bool known = whom >= 0 && whom < static_cast<int>(heard_.size());
     heard_[static_cast<std::size_t>(peer)] = {known ? whom : -1, known ? now + 2 * every : deadline{}};
   }

@@ -3,9 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <tutti/core/forks.hpp>
+#include <tutti/core/fork_guard.hpp>
 
-using tutti::detail::origin;
+using tutti::detail::fork_guard;
 
 namespace {
 
@@ -23,13 +23,13 @@ bool in_child(What what) {
 }  // namespace
 
 TEST_CASE("forks: a child inherits what its parent made, and its children what either made") {
-  const origin ours;
+  const fork_guard ours;
   CHECK_FALSE(ours.inherited());
   CHECK(in_child([&] {
-    const origin childs;
+    const fork_guard childs;
     return ours.inherited() && !childs.inherited() &&
-           in_child([&] { return ours.inherited() && childs.inherited() && !origin{}.inherited(); });
+           in_child([&] { return ours.inherited() && childs.inherited() && !fork_guard{}.inherited(); });
   }));
   CHECK_FALSE(ours.inherited());
-  CHECK_FALSE(origin{}.inherited());
+  CHECK_FALSE(fork_guard{}.inherited());
 }

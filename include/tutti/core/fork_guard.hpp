@@ -13,9 +13,9 @@ namespace tutti::detail {
 /// The process that constructed this object. A child that fork() made is recognized by one load, where getpid() is a
 /// system call of about 200 ns. A child that a bare clone() makes is not recognized. The constructor throws
 /// std::bad_alloc if the handler for fork() cannot be registered.
-class origin {
+class fork_guard {
  public:
-  origin() {
+  fork_guard() {
     static const int failed = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
     if (failed != 0) throw std::bad_alloc();
   }
