@@ -244,7 +244,7 @@ class engine : public std::enable_shared_from_this<engine> {
     detail::wait_so_far w;
     bool leisure = false;
     while (!done() && !has_ready() && !detaching()) {
-      if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
+      if (contenders_.load(std::memory_order_relaxed) != 0) yield_lock(guard);
       const bool moved = poll_sources();
       if (w.yields != 0) tick_if_due(w.returned);  // on a busy core, yield() returns late
       if (moved) {
@@ -288,7 +288,7 @@ class engine : public std::enable_shared_from_this<engine> {
   }
   void publish() noexcept { spin_polls_.store(policy_.polls(), std::memory_order_relaxed); }
 
-  void give_way(std::unique_lock<std::mutex>& guard) noexcept {
+  void yield_lock(std::unique_lock<std::mutex>& guard) noexcept {
     guard.unlock();
     for (int i = 0; i < patience && contenders_.load(std::memory_order_relaxed) != 0; ++i) detail::cpu_pause();
     const bool wanted = contenders_.load(std::memory_order_relaxed) != 0;

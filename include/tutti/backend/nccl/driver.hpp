@@ -155,7 +155,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     bool moved = false;
     if (connection_ && (connecting_ || launching_) && !pending_error_) moved = proceed();
     if (queue_.empty()) return moved;
-    moved = complete(detail::nccl_asked::waited_for) || moved;
+    moved = complete(detail::nccl_queried::waited_for) || moved;
     return (!failure_.ok() && drain()) || moved;
   }
 
@@ -172,7 +172,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       const nccl_result r = connection_.supported();
       if (r != nccl_result::success && r != nccl_result::in_progress) return record_error(r, "a running collective");
     }
-    if (complete(detail::nccl_asked::all); !failure_.ok()) return;
+    if (complete(detail::nccl_queried::all); !failure_.ok()) return;
     for (in_flight_op* f = queue_.front(); f; f = f->next) {
       if (now < f->expires || f->now == phase::captured) continue;
       if (f->op) f->op->info.expired = true;

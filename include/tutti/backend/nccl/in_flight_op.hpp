@@ -48,7 +48,7 @@ struct nccl_in_flight_op {
 };
 
 /// The operations whose end is queried: a query costs 1.5 us if its answer is new.
-enum class nccl_asked : std::uint8_t {
+enum class nccl_queried : std::uint8_t {
   waited_for,  ///< operations whose handle has not ended
   all          ///< also joined ones, for which no handle waits
 };

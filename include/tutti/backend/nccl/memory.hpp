@@ -63,9 +63,10 @@ class basic_nccl_memory {
     driver& d = *held_->owner;
     if (!held_->data || *held_->window || !nccl_has<Api>(nccl_feature::windows, d.place().version)) return;
     auto r = nccl_result::success;
-    const status s = d.at_rest("ncclCommWindowRegister", after(of.timeout()), held_->window, [&](nccl_comm comm) {
-      return r = Api::register_window(comm, held_->data, held_->count * sizeof(T), *held_->window);
-    });
+    const status s =
+        d.call_while_idle("ncclCommWindowRegister", after(of.timeout()), held_->window, [&](nccl_comm comm) {
+          return r = Api::register_window(comm, held_->data, held_->count * sizeof(T), *held_->window);
+        });
     if (r != nccl_result::success && r != nccl_result::in_progress) *held_->window = nullptr;  // then without
     if (s.ok()) return;
     // The failure may be that of another rank.
@@ -134,8 +135,9 @@ class basic_nccl_memory {
       });
     }
     void deregister() noexcept try {
-      static_cast<void>(owner->at_rest("ncclCommWindowDeregister", after(owner->place().patience), nullptr,
-                                       [this](nccl_comm comm) { return Api::deregister_window(comm, *window); }));
+      static_cast<void>(
+          owner->call_while_idle("ncclCommWindowDeregister", after(owner->place().patience), nullptr,
+                                 [this](nccl_comm comm) { return Api::deregister_window(comm, *window); }));
     } catch (const error&) {  // no such device any more
     }
 

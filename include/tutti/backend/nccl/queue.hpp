@@ -147,10 +147,10 @@ class nccl_queue {
   }
   void forget_queue() noexcept { queued_ = nullptr; }
   /// Returns the n-th running operation of those that `who` selects, or the last of them; null if there is none.
-  [[nodiscard]] in_flight_op* running(std::size_t n, nccl_asked who) const noexcept {
+  [[nodiscard]] in_flight_op* running(std::size_t n, nccl_queried who) const noexcept {
     in_flight_op* last = nullptr;
     for (in_flight_op* f = in_flight_.front(); f && f->now >= phase::running && n != 0; f = f->next)
-      if (f->now == phase::running && (f->op || who == nccl_asked::all)) last = f, --n;
+      if (f->now == phase::running && (f->op || who == nccl_queried::all)) last = f, --n;
     return last;
   }
 

@@ -62,7 +62,7 @@ class nccl_session {
   /// for it until `until`. `written` is memory that NCCL may write to until then. Returns the failure if there is one.
   /// Not under the lock.
   template <class F>
-  status at_rest(const char* call, deadline until, std::shared_ptr<void> written, F f) {
+  status call_while_idle(const char* call, deadline until, std::shared_ptr<void> written, F f) {
     for (bool called = false;;) {
       {
         const auto guard = engine_->lock();
@@ -124,7 +124,7 @@ class nccl_session {
   }
   /// Ends the operations that the device has completed. They end in order: after the first completed one, it queries
   /// those 2, 4, 8, … further on.
-  bool complete(nccl_asked who) noexcept {
+  bool complete(nccl_queried who) noexcept {
     bool moved = false;
     for (std::size_t ahead = 1; failure_.ok(); ahead *= 2) {
       const auto* const f = queue_.running(ahead, who);

@@ -36,7 +36,7 @@ struct device_claim {
   std::uint64_t machine = 0;            ///< equal on ranks under the same kernel
   std::uint64_t shm_device = 0;         ///< id of the file system at /dev/shm
   std::int64_t shm_free = -1;           ///< bytes left in it; -1: not needed, or not known
-  std::array<char, 256> trouble{};      ///< reason why this rank cannot take part, with a remedy; empty: it can
+  std::array<char, 256> reason{};       ///< reason why this rank cannot take part, with a remedy; empty: it can
   std::array<char, 256> unreachable{};  ///< reason why NCCL finds no network interface; empty: it finds one
 };
 
@@ -116,7 +116,7 @@ inline constexpr int oldest_nccl = 21800;
   const auto version = [&](std::size_t r) { return detail::nccl_version_text(all[r].nccl_version); };
   const auto at_fault = [](errc code, std::size_t r) { return status{code, 0, static_cast<int>(r), 0}; };
   for (std::size_t r = 0; r < all.size(); ++r)
-    if (const std::string why = detail::text_of(all[r].trouble); !why.empty())
+    if (const std::string why = detail::text_of(all[r].reason); !why.empty())
       return {at_fault(errc::device, r),
               describe(all[r], static_cast<int>(r)) + " has no GPU to take part with: " + why};
   for (std::size_t r = 0; r < all.size(); ++r) {

@@ -74,26 +74,26 @@ device_claim claim_device(const nccl_options& options, int local_rank) {
   const auto counted = runtime::device_count(c.devices);
   const bool in_turn = c.devices == 1 || (c.devices > 1 && options.sharing == device_sharing::allowed);
   const int device = c.device = options.device.value_or(in_turn ? local_rank % c.devices : local_rank);
-  const auto trouble = [&](cuda::result r, const char* call) {
+  const auto report = [&](cuda::result r, const char* call) {
     c.cuda = static_cast<int>(r);
-    put_text(c.trouble, cuda::describe<runtime>(r, call, device));
+    put_text(c.reason, cuda::describe<runtime>(r, call, device));
   };
   if (const std::string_view missing = what_is_missing<Api>(); !missing.empty()) {
-    put_text(c.trouble, missing);
+    put_text(c.reason, missing);
   } else if (counted != cuda::result::success) {
-    trouble(counted, "cudaGetDeviceCount");
+    report(counted, "cudaGetDeviceCount");
   } else if (device < 0 || device >= c.devices) {
-    put_text(c.trouble, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +
-                            " that it sees; start fewer ranks on this machine, set nccl_options::device, or look at "
-                            "CUDA_VISIBLE_DEVICES");
+    put_text(c.reason, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +
+                           " that it sees; start fewer ranks on this machine, set nccl_options::device, or look at "
+                           "CUDA_VISIBLE_DEVICES");
   } else if (const auto who = runtime::identify(device, c.who); who != cuda::result::success) {
-    trouble(who, "cudaGetDeviceProperties");
+    report(who, "cudaGetDeviceProperties");
   }
   int version = 0;
   if (Api::version(version) == nccl_result::success)
     c.nccl_version = version;
-  else if (text_of(c.trouble).empty())
-    put_text(c.trouble, "NCCL could not be asked for its version; is libnccl.so.2 there?");
+  else if (text_of(c.reason).empty())
+    put_text(c.reason, "NCCL could not be asked for its version; is libnccl.so.2 there?");
   return c;
 }
 
@@ -135,7 +135,7 @@ std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_opti
   try {
     mine = claim_device<Api>(options, world.local_rank());
   } catch (const std::exception& e) {
-    put_text(mine.trouble, e.what());  // the others wait for this claim
+    put_text(mine.reason, e.what());  // the others wait for this claim
   }
   world.all_gather(std::span{&mine, 1}, all).wait();
   if (const auto [why, text] = why_no_device_world(all, options.sharing); !why.ok())

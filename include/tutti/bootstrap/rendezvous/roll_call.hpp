@@ -247,8 +247,8 @@ class roll_call {
         return decide({errc::peer_lost, 0, c.rank, 0}, describe(c) +
                                                            " died while the ranks of its world were joining; "
                                                            "its own output says why");
-    if constexpr (requires { store_->trouble(); })
-      if (const status s = store_->trouble(); !s.ok())
+    if constexpr (requires { store_->accept_failure(); })
+      if (const status s = store_->accept_failure(); !s.ok())
         return decide({s.code, 0, me_.rank, s.detail}, describe(me_) + " cannot take the connections of other ranks: " +
                                                            os::errno_text(s.error_number()));
     if (how_.stop.stop_requested())

@@ -79,7 +79,7 @@ class rendezvous_store {
   }
 
   /// Returns the reason why the host cannot accept ranks that connect; ok if there is none.
-  [[nodiscard]] status trouble() {
+  [[nodiscard]] status accept_failure() {
     const int number = is_host() ? server()->exhausted() : 0;
     if (number == 0) return {};
     return {errc::out_of_resources, 0, -1, static_cast<std::uint64_t>(number)};

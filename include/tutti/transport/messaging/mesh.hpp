@@ -48,7 +48,7 @@ class mesh : public link_core {
   /// `in_flight(tag)` returns true for calls that have not ended.
   template <class InFlight>
   void note_call(const call_log::entry& c, InFlight in_flight) noexcept {
-    for (int peer = 0; peer < size() && trouble().ok(); ++peer) {
+    for (int peer = 0; peer < size() && cause().ok(); ++peer) {
       const auto* from = channel(peer);
       if (!from) continue;
       status s = from->suspect_left_over(in_flight);
@@ -67,7 +67,7 @@ class mesh : public link_core {
   /// exchange no message. Other peers are not asked: to ranks outside the group, the sequence number means something
   /// else.
   void ask(const detail::routine_promise* work, std::uint64_t tag) noexcept {
-    const int peer = trouble().ok() ? channel_waits_for(work) : -1;
+    const int peer = cause().ok() ? channel_waits_for(work) : -1;
     if (peer < 0 || !channel(peer)) return;
     if (const call_log::entry* call = calls_.find(tag))
       if (const status s = channel(peer)->ask(*call); !s.ok()) remember(peer, s);
@@ -162,7 +162,7 @@ class mesh : public link_core {
     return false;
   }
   void begin_any(receiving_any& t, std::uint64_t tag) noexcept {
-    if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
+    if (const status why = cause(); !why.ok()) return ready_.complete(t, why);
     const auto take = [&](int peer, detail::channel<P>& c) {
       if (!c.offers(tag)) return false;
       begin(t, peer, &detail::channel<P>::recv);
@@ -185,7 +185,7 @@ class mesh : public link_core {
   }
 
   void begin(detail::transfer& t, int peer, way_to_start start) noexcept {
-    if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
+    if (const status why = cause(); !why.ok()) return ready_.complete(t, why);
     if (status s = (channel(peer)->*start)(t); !s.ok()) {
       // A routine runs now: the next poll passes the failure on to all others.
       s = remember(peer, s);
@@ -194,7 +194,7 @@ class mesh : public link_core {
   }
 
   /// Returns the failure, which a poll may have passed on or not.
-  [[nodiscard]] status trouble() const noexcept { return failure().ok() ? late_ : failure(); }
+  [[nodiscard]] status cause() const noexcept { return failure().ok() ? late_ : failure(); }
   // Keeps a failure that was found outside of poll_channels, until the next poll passes it on.
   status remember(int peer, status s) noexcept {
     s = found(peer, s);
