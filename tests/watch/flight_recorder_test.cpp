@@ -100,6 +100,28 @@ TEST_CASE("flight_recorder: every field of a record survives, up to its limits")
   CHECK_FALSE(o.reduction.has_value());
 }
 
+TEST_CASE("flight_recorder: the collectives of a bucket are marked, those of a group that were issued since a moment") {
+  flight_recorder r{0, 2};
+  issue(r, 1);
+  const auto since = tutti::os::ticks_now();
+  const auto other = r.issue(issued_operation{all_reduce, 1, 4, dtype::f32}.place(1, 3, {}), here::current());
+  const auto message = r.issue(
+      issued_operation{call_kind::of("send"), 1, 4, dtype::f32}.other(1).tag(9).place(1, 0, {}), here::current());
+  issue(r, 2);
+  const auto last = issue(r, 3);
+  CHECK(r.mark_bucket(0, since, 4) == last);
+  CHECK(r.mark_bucket(7, since, 5) == 0);
+  CHECK(r.mark_bucket(0, tutti::os::ticks_now() + 1, 5) == 0);
+  std::vector<std::int64_t> buckets;
+  for (const auto& e : copy(r).entries) buckets.push_back(e.what.bucket());
+  CHECK(buckets == std::vector<std::int64_t>{-1, -1, -1, 4, 4});
+  CHECK(r.find(other).bucket() == -1);
+  CHECK(r.find(message).tag == 9);
+  CHECK(r.find(last).reduction == tutti::reduction_kind::max);
+  CHECK(r.find(last).other == -1);
+  CHECK(r.find(last + 1).id == 0);
+}
+
 TEST_CASE("flight_recorder: keeps the last operations, and those in flight") {
   flight_recorder r{0, 2};
   const auto kept = issue(r, 1);

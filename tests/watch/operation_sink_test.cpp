@@ -128,9 +128,15 @@ TEST_CASE(
     t.end_batch(now);
     // As a reader would find it if the rank were killed now: the array needs no end.
     const auto early = json::parse(text_of_file(path) + "]");
-    CHECK(early.size() == 6);
+    CHECK(early.size() == 8);
   }
-  const auto events = json::parse(text_of_file(path));
+  const auto all = json::parse(text_of_file(path));
+  REQUIRE(all.size() == 8);
+  json events = json::array({all[0], all[1]});
+  for (const json& e : all) {
+    if (e["ph"] == "X") events.push_back(e);
+    if (e["name"] == "thread_name") CHECK(e["args"]["name"] == "operations");
+  }
   REQUIRE(events.size() == 6);
   CHECK(events[0]["ph"] == "M");
   CHECK(events[0]["args"]["name"] == "rank 3 (host \"b\")");
@@ -156,6 +162,65 @@ TEST_CASE(
   CHECK(events[5]["args"]["error"] == "peer lost");
   CHECK(events[5]["args"]["peer"] == 1);
   CHECK_THROWS_AS(trace_file("/nowhere/at/all", 0, 1, "", "", now), tutti::error);
+}
+
+TEST_CASE("trace_file: waits and computation on their thread, passes and buckets in rows of their own") {
+  using tutti::detail::time_span;
+  const tutti_test::temporary_directory folder;
+  constexpr std::int64_t us = 1000;
+  const std::int64_t now = tutti::os::read_clocks().wall;
+  {
+    trace_file t{folder.path().string(), 0, 1, "host", "boot", now};
+    time_span wait;
+    wait.call = "all_reduce";
+    wait.number = 7;
+    wait.thread = 4711;
+    t.take_span(wait, now, 0, now + 10 * us);
+    wait.call = "co_await";
+    wait.number = 0;
+    t.take_span(wait, now + 11 * us, 0, now + 11 * us + 500);  // too short, and part of the computation
+    t.take_span(wait, now + 30 * us, 0, now + 40 * us);
+    time_span bucket;
+    bucket.what = time_span::kind::bucket;
+    bucket.pass = 3;
+    bucket.bytes = 4096;
+    t.take_span(bucket, now, now + 5 * us, now + 20 * us);
+    bucket.number = 1;
+    t.take_span(bucket, now + 6 * us, now + 6 * us, now + 30 * us);  // overlaps with the first
+    time_span pass;
+    pass.what = time_span::kind::pass;
+    pass.number = 3;
+    t.take_span(pass, now - us, now + 25 * us, now + 31 * us);
+    operation o;
+    o.call = call_kind::of("all_reduce");
+    o.state = progress::completed;
+    o.tag = 2;  // bucket 1
+    t.take(o, now, now, now + us, call_site{});
+  }
+  std::map<std::string, json> found;
+  std::map<int, std::string> threads;
+  for (const json& e : json::parse(text_of_file(folder.file("trace_0.json")))) {
+    if (e["name"] == "thread_name") threads[e["tid"]] = e["args"]["name"];
+    if (e["ph"] == "X") found.emplace(e["name"].get<std::string>() + "/" + std::to_string(e["tid"].get<int>()), e);
+  }
+  CHECK(threads.at(4711) == "thread");
+  CHECK(found.at("wait for all_reduce #7/4711")["dur"] == 10.0);
+  CHECK(found.at("computation/4711")["dur"] == 20.0);
+  CHECK(found.at("wait for co_await/4711")["dur"] == 10.0);
+  std::map<std::string, int> row;
+  for (const auto& [tid, name] : threads) row.emplace(name, tid);
+  const auto in = [&](const char* name, const char* of, int more = 0) {
+    return found.at(std::string(name) + "/" + std::to_string(row.at(of) + more));
+  };
+  CHECK(in("bucket 0", "gradient buckets")["dur"] == 20.0);
+  CHECK(in("bucket 0", "gradient buckets")["args"] == json{{"pass", 3}, {"bytes", 4096}});
+  CHECK(in("ready", "gradient buckets")["dur"] == 5.0);
+  CHECK(in("in flight", "gradient buckets")["dur"] == 15.0);
+  CHECK(in("bucket 1", "gradient buckets", 1)["dur"] == 24.0);
+  CHECK(in("pass 3", "passes")["dur"] == 32.0);
+  CHECK(in("finish", "passes")["dur"] == 6.0);
+  CHECK(in("all_reduce", "operations")["args"]["bucket"] == 1);
+  CHECK(found.size() == 3 + 6 + 2 + 1);
 }
 
 /// The samples of a text in Prometheus' format, by name and labels; checks its rules.

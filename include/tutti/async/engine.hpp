@@ -17,6 +17,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/async/progress_source.hpp>
 #include <tutti/async/ready_queue.hpp>
+#include <tutti/async/span_log.hpp>
 #include <tutti/async/timed.hpp>
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/core/deadline.hpp>
@@ -147,6 +148,8 @@ class engine : public std::enable_shared_from_this<engine> {
 
   /// Returns true in a child made by fork(), which neither completes nor changes the operations of its parent.
   [[nodiscard]] bool inherited() const noexcept { return maker_.inherited(); }
+  /// Returns the place of the log of what threads wait for here: empty unless a trace is written.
+  [[nodiscard]] detail::span_log_place& spans() noexcept { return spans_; }
   /// Throws usage_error if `call` must not begin here: inside a reduction, which runs under lock(), or in a child made
   /// by fork(), which would act as its parent.
   void check_place(const char* call) const {
@@ -194,9 +197,10 @@ class engine : public std::enable_shared_from_this<engine> {
 
   template <class Done>
   void run_until(Done& done, at_leisure idle_polls) noexcept {
-    while (!done()) {
-      if (const detail::errno_guard kept; !drive(done, idle_polls)) follow(done, idle_polls);
-      run_ready();
+    for (; !done(); run_ready()) {
+      const detail::errno_guard kept;
+      const detail::blocked_here noted{idle_polls ? nullptr : spans_.get()};
+      if (!drive(done, idle_polls)) follow(done, idle_polls);
     }
   }
 
@@ -369,15 +373,13 @@ class engine : public std::enable_shared_from_this<engine> {
   std::atomic<std::uint32_t> moves_{0};  // polls that moved something; changes under the mutex
   deadline last_tick_{}, attended_{};
   wait_policy policy_{{1000, 1000}, {20, 20}};
-
+  detail::span_log_place spans_;
   std::atomic<bool> driving_{false};
   std::atomic<std::uint32_t> detaching_{0};
   std::atomic<std::uint32_t> spin_polls_{1000};  // polls() of the policy, for threads that wait while another drives
   std::mutex park_mutex_;
   std::atomic<progress_source*> parked_{nullptr};
-
   detail::ready_queue ready_;
-
   detail::followers followers_;
   std::atomic<std::uint32_t> waiting_{0};  // threads that wait for what another one drives
 };

@@ -77,6 +77,7 @@ class op_slot {
  private:
   // Not inlined: a caller that need not wait then saves no registers for it.
   [[gnu::noinline]] void drive() const noexcept {
+    const waits_for named{{state_->info.collective, state_->info.sequence}};
     state_->owner->engine().run_until([s = state_] { return s->done(); });
   }
 

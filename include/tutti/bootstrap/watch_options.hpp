@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include <tutti/async/engine.hpp>
 #include <tutti/bootstrap/launch/text.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
@@ -110,8 +111,9 @@ inline watch::flight_place flight_place_of(const watch_options& chosen, const ro
   return {chosen.flight, std::move(job), mix(world, number), number};
 }
 
-/// Makes the files of a rank's world. A folder that takes none is warned of: the world is there already.
-inline void start_watching(const watch_options& chosen, const roster& all, std::string job,
+/// Makes the files of a rank's world, which `engine` drives. A folder that takes none is warned of: the world is there
+/// already.
+inline void start_watching(const watch_options& chosen, const roster& all, std::string job, tutti::engine& engine,
                            watch::flight_recorder& recorder) {
   const watch::flight_place place = flight_place_of(chosen, all, std::move(job));
   const auto attempt = [](const char* what, auto make) {
@@ -129,6 +131,7 @@ inline void start_watching(const watch_options& chosen, const roster& all, std::
       recorder.send_to(std::make_unique<watch::trace_file>(chosen.trace, head.rank, place.number,
                                                            std::string(watch::text_of(head.host)),
                                                            std::string(watch::text_of(head.boot)), now));
+      recorder.send_spans_of(engine.spans().make());
     });
   if (!chosen.metrics.empty())
     attempt("the metrics", [&] {

@@ -12,6 +12,7 @@
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/pass/agreement.hpp>
+#include <tutti/grad/pass/bucket_times.hpp>
 #include <tutti/grad/pass/external_gradients.hpp>
 #include <tutti/grad/pass/launcher.hpp>
 #include <tutti/grad/pass/pass_state.hpp>
@@ -158,12 +159,17 @@ class reducer {
       scaled_[i] = weights_.factor_known<T>();
       if (scaled_[i] && !external_.has(i)) multiply(arena_.gradient<T>(i), weights_.prescale<T>());
     });
-    return buckets_.complete(b);
+    const bool all = buckets_.complete(b);
+    if (all) times_.ready(b);
+    return all;
   }
   // Launches the buckets that may be launched.
   void launch() {
-    while (const auto b = buckets_.next())
+    while (const auto b = buckets_.next()) {
+      const std::uint64_t since = times_.before_launch();
       buckets_.launched(*b, visit_gradient(layout().buckets[*b].type, [&]<class T>() { return reduce<T>(*b); }));
+      times_.launched(buckets_.group(*b), *b, since);
+    }
   }
   template <class T>
   operation reduce(std::size_t b);
@@ -207,6 +213,7 @@ class reducer {
   external_gradients external_;
   weight_sync weights_;
   detail::launcher<Comm, operation> buckets_;
+  detail::bucket_times<Comm> times_;
   std::source_location where_;
 };
 

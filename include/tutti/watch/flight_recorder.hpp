@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/async/span_log.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/fork_guard.hpp>
@@ -83,9 +84,20 @@ class flight_recorder {
   /// Records the members of a group, as world ranks; none of the world itself, which has all.
   TUTTI_DECL void note_group(std::uint32_t context, std::span<const int> members) noexcept;
 
+  /// Marks the collectives of a group that were issued at `since` (ticks) or later as those of a gradient reducer's
+  /// bucket. Returns the id of the last one; 0 if there is none.
+  TUTTI_DECL std::uint64_t mark_bucket(std::uint32_t context, std::uint64_t since, std::uint32_t bucket) noexcept;
+  /// Returns the operation of an id; one with the id 0 if it is no longer recorded. Any thread, without the lock.
+  [[nodiscard]] operation find(std::uint64_t id) const noexcept {
+    const operation o = slot(id).read();
+    return o.id == id ? o : operation{};
+  }
+
   /// Gives all operations of this world to a receiver, once they have ended: from then on, records are not overwritten
   /// before. Called before the first operation.
   TUTTI_DECL void send_to(std::unique_ptr<operation_sink> sink);
+  /// Gives what is in this log to all receivers, too. The log must outlive the recorder.
+  void send_spans_of(tutti::detail::span_log& log) noexcept { spans_ = &log; }
 
   /// Reads the clocks again from time to time, passes operations on, and dumps when a signal has asked for it. Called
   /// by each tick.
@@ -131,6 +143,7 @@ class flight_recorder {
   TUTTI_DECL void read_clocks(deadline now) noexcept;
   TUTTI_DECL void fail(const status& how) noexcept;
   TUTTI_DECL void drain() noexcept;
+  TUTTI_DECL void drain_spans(const os::clock_reading& now, const os::tick_scale& scale) noexcept;
   template <class Call>
   void send(Call call) noexcept;
   TUTTI_DECL void dump_for_signal() noexcept;
@@ -145,6 +158,8 @@ class flight_recorder {
   std::vector<known_site> known_;  // a table by hash
   deadline read_at_{}, drained_at_{};
   std::vector<std::unique_ptr<operation_sink>> sinks_;
+  tutti::detail::span_log* spans_ = nullptr;
+  std::vector<tutti::detail::time_span> taken_;
   std::uint32_t signals_seen_ = signals_.load(std::memory_order_relaxed);
   ::tutti::detail::fork_guard maker_;
   os::shm_mapping mapped_;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include <tutti/async/span_log.hpp>
 #include <tutti/config.hpp>
 #include <tutti/watch/layout.hpp>
 #include <tutti/watch/record.hpp>
@@ -20,6 +21,9 @@ class operation_sink {
   /// Takes an operation; times are nanoseconds since 1970.
   virtual void take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,
                     const call_site& site) = 0;
+  /// Takes a span beside the operations; times as above, 0 where the span has none.
+  virtual void take_span([[maybe_unused]] const tutti::detail::time_span& s, [[maybe_unused]] std::int64_t begun,
+                         [[maybe_unused]] std::int64_t middle, [[maybe_unused]] std::int64_t ended) {}
   /// Ends a batch.
   virtual void end_batch(std::int64_t now) = 0;
 };

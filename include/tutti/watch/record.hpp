@@ -63,7 +63,10 @@ struct operation {
   call_kind call{};
   std::optional<reduction_kind> reduction{};
   std::int32_t other = -1;  ///< root of a collective, peer of a message, numbered in the group; -1: none
-  std::uint32_t tag = 0;    ///< of a message
+  std::uint32_t tag = 0;    ///< of a message; of a collective, 1 + the bucket of a gradient reducer that it is of, or 0
+
+  /// Returns the bucket of a gradient reducer that this collective is of; -1: of none.
+  [[nodiscard]] std::int64_t bucket() const noexcept { return call.is_message() ? -1 : std::int64_t{tag} - 1; }
 };
 
 /// An operation that is issued, packed into the words of a record, which a compiler keeps in registers.
@@ -125,6 +128,9 @@ class alignas(64) record {
   void describe(std::uint64_t sequence, std::uint32_t context, algorithm via) noexcept {
     put(5, issued_operation::place_word(sequence, context));
     put(6, (get(6) & ~(std::uint64_t{0xff} << 32U)) | std::uint64_t{static_cast<std::uint8_t>(via)} << 32U);
+  }
+  void mark_bucket(std::uint32_t bucket) noexcept {
+    put(7, (get(7) & 0xffffffffU) | (std::uint64_t{bucket} + 1) << 32U);
   }
   void start() noexcept { put(6, with(progress::started, errc::ok)); }
   void proceed(std::uint64_t ticks) noexcept { put(2, ticks); }

@@ -106,6 +106,50 @@ TEST_CASE("trace and metrics: one file of each rank, by an option of tutti-run, 
   CHECK(late[2] > late[1]);
 }
 
+TEST_CASE("trace: a trainer's step, with its passes and buckets, and the waits and the computation of its thread") {
+  const temporary_directory home;
+  const std::string folder = home.file("out");
+  processes job;
+  command c = launched(2, "passes", {"who=1", "passes=10"});
+  c.arguments.insert(c.arguments.begin(), {"--trace", folder});
+  job.start(c);
+  const auto said = job.wait(std::chrono::seconds{60}).at(0);
+  CAPTURE(said.out);
+  REQUIRE(said.status == 0);
+  processes merge;
+  merge.start({TUTTI_TOOL_DIR "/tutti-flight", {"--merge-trace", folder}, {}});
+  REQUIRE(merge.wait(std::chrono::seconds{60}).at(0).status == 0);
+  const json all = read(folder + "/trace.json")["traceEvents"];
+  check_events(all);
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    check_events(read(folder + "/trace_" + std::to_string(rank) + ".json"));
+    std::map<std::string, int> slices;
+    std::map<std::string, std::set<int>> threads;
+    std::map<int, int> collectives;
+    double late = 0, computed = 0;
+    for (const json& e : all) {
+      if (e["pid"] != rank) continue;
+      if (e["name"] == "thread_name") threads[e["args"]["name"]].insert(e["tid"].get<int>());
+      if (e["ph"] != "X") continue;
+      ++slices[e["name"]];
+      if (e["cat"] == "collective") ++collectives[e["args"].value("bucket", -1)];
+      if (e["cat"] == "computation") computed += e["dur"].get<double>();
+      if (e["name"] == "bucket 1") late += e["dur"].get<double>();
+    }
+    for (const char* name : {"bucket 0", "bucket 1", "bucket 2", "finish"}) CHECK(slices[name] == 10);
+    for (int bucket = 0; bucket < 3; ++bucket) CHECK(collectives[bucket] == 10);
+    CHECK(slices["ready"] == 30);
+    CHECK(slices["in flight"] == 30);
+    CHECK(slices["pass 10"] == 1);
+    CHECK(threads["thread"].size() == 1);
+    CHECK(threads["passes"].size() == 1);
+    // Rank 1 computes for 5 ms before its second bucket; rank 0 has launched it by then.
+    if (rank == 1) CHECK(computed > 10 * 5000);
+    if (rank == 0) CHECK(late > 10 * 4000);
+  }
+}
+
 TEST_CASE("trace: the file of a rank that was killed can be read, and merged") {
   const temporary_directory home;
   processes job;

@@ -49,6 +49,7 @@ auto reducer<Comm, Hook>::begin(double weight, contribution what, std::source_lo
   where_ = where;
   external_.clear();
   buckets_.begin();
+  times_.begin(world_->engine());
   pass_type begun{*this};
   weights_.begin(*world_, pass_.weight(), what, detail::sums_of(hook_, *world_), where);
   for (std::size_t i = 0; pass_.usage_map().learned() && i < size(); ++i) act(pass_.leave_out_never_used(i), i);
@@ -98,6 +99,7 @@ void reducer<Comm, Hook>::lay_out() {
   pass_.arrange(layout());
   weights_.arrange(layout(), pass_.options().order);
   buckets_.arrange(layout());
+  times_.arrange(layout());
   external_.arrange(layout());
 }
 
@@ -191,6 +193,7 @@ template <class Comm, class Hook>
 task<step> reducer<Comm, Hook>::finish(pass_type given) {
   auto mine = std::move(given);  // a parameter lives as long as the task, this one as long as the body
   if (!pass_.reduces()) co_return pass_.finish_accumulating();
+  times_.finishing();
   for (std::size_t i = 0; i < size(); ++i)
     if (pass_.mark_delayed(i)) count_in(i);
   pass_.require_all_marked();
@@ -203,12 +206,14 @@ task<step> reducer<Comm, Hook>::finish(pass_type given) {
     for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
       launch();
       co_await buckets_.end(b);
+      times_.ended(b);
     }
     if (size() == 0) co_await agree_on_step();
   } catch (...) {
     detail::throw_different_calls(detail::pass_of(pass_.weight()));
   }
   weights_.learn_from(arena_);
+  times_.end(layout());
   if (conclude() == request::replan) co_await replan_now();
   pass_.end();
   co_return pass_.so_far();

@@ -158,7 +158,8 @@ class flight_writer {
     w_.key("algorithm").text(tutti::name(o.via));
     w_.key("reduction").text(o.reduction ? tutti::name(*o.reduction) : "");
     w_.key(o.call.is_message() ? "peer" : "root").number(o.other);
-    w_.key("tag").number(o.tag);
+    w_.key("tag").number(o.call.is_message() ? o.tag : 0);
+    w_.key("bucket").number(o.bucket());
     w_.key("ended_ns");
     time(e.ended);
     w_.key("error").text(o.state == progress::failed ? category().message(static_cast<int>(o.result)) : "");

@@ -108,6 +108,20 @@ TUTTI_DECL void flight_recorder::note_group(std::uint32_t context, std::span<con
   h.group_words.store(static_cast<std::uint32_t>(end), std::memory_order_release);
 }
 
+TUTTI_DECL std::uint64_t flight_recorder::mark_bucket(std::uint32_t context, std::uint64_t since,
+                                                      std::uint32_t bucket) noexcept {
+  std::uint64_t last = 0;
+  for (std::uint64_t id = next_; id > 0 && next_ - id < recording::records_kept; --id) {
+    const operation o = find(id);
+    if (o.id == 0) continue;  // stepped over
+    if (o.issued < since) break;
+    if (o.call.is_message() || o.context != static_cast<std::uint16_t>(context)) continue;
+    slot(id).mark_bucket(bucket);
+    last = (std::max)(last, id);
+  }
+  return last;
+}
+
 TUTTI_DECL record& flight_recorder::step_over() noexcept {
   constexpr int most = 64;
   for (int i = 0;; ++i, ++next_) {
@@ -136,7 +150,26 @@ TUTTI_DECL void flight_recorder::drain() noexcept {
       s.take(o, wall(o.issued), wall(o.started), wall(o.ended), memory_->sites[o.site % recording::most_sites]);
     });
   }
+  if (spans_) drain_spans(now, scale);
   send([&](operation_sink& s) { s.end_batch(now.wall); });
+}
+
+TUTTI_DECL void flight_recorder::drain_spans(const os::clock_reading& now, const os::tick_scale& scale) noexcept {
+  try {
+    spans_->exchange(taken_);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  const auto wall = [&](deadline at) {
+    return at == deadline{} ? 0 : now.wall + os::detail::nanoseconds(at) - now.steady;
+  };
+  for (const tutti::detail::time_span& one : taken_) {
+    std::int64_t ended = wall(one.ended);
+    // A task notices the end of a bucket later.
+    if (const operation o = find(one.operation); o.id != 0 && o.ended != 0)
+      ended = (std::min)(ended, scale.wall(o.ended));
+    send([&](operation_sink& s) { s.take_span(one, wall(one.begun), wall(one.middle), ended); });
+  }
 }
 
 template <class Call>

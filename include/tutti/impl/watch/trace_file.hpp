@@ -61,7 +61,7 @@ TUTTI_DECL trace_file::~trace_file() {
 
 TUTTI_DECL void trace_file::take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,
                                  const call_site& site) {
-  const std::size_t thread = thread_for(issued, ended);
+  const std::size_t thread = row_for(operations_, issued, ended);
   slice(o.call.name(), o.call.is_message() ? "message" : "collective", thread, issued, ended);
   const std::uint64_t bytes = o.count * o.element_bytes;
   waiting_ += R"(,"args":{"sequence":)" + std::to_string(o.sequence) + R"(,"group":)" +
@@ -71,18 +71,49 @@ TUTTI_DECL void trace_file::take(const operation& o, std::int64_t issued, std::i
   if (o.reduction) waiting_ += std::string(R"(,"reduction":")") + tutti::name(*o.reduction) + '"';
   if (o.other >= 0) waiting_ += (o.call.is_message() ? R"(,"peer":)" : R"(,"root":)") + std::to_string(o.other);
   if (o.call.is_message()) waiting_ += R"(,"tag":)" + std::to_string(o.tag);
+  if (o.bucket() >= 0) waiting_ += R"(,"bucket":)" + std::to_string(o.bucket());
   if (site.line != 0)
     waiting_ += R"(,"at":)" + detail::quoted_json(std::string(text_of(site.file)) + ":" + std::to_string(site.line));
   if (o.state == progress::failed)
     waiting_ += R"(,"error":)" + detail::quoted_json(category().message(static_cast<int>(o.result)));
   waiting_ += "}}";
   // Until then nobody else had come, or the operation waited for its turn.
-  if (started > issued && started < ended) {
-    slice("wait", "wait", thread, issued, started);
-    waiting_ += '}';
-  }
+  if (started > issued && started < ended) part("wait", "wait", thread, issued, started);
   constexpr std::size_t enough = std::size_t{1} << 16;
   if (waiting_.size() >= enough) write_out();
+}
+
+TUTTI_DECL void trace_file::take_span(const tutti::detail::time_span& s, std::int64_t begun, std::int64_t middle,
+                                      std::int64_t ended) {
+  using kind = tutti::detail::time_span::kind;
+  ended = (std::max)(begun, ended);
+  if (s.what == kind::wait) return take_wait(s, begun, ended);
+  const bool is_pass = s.what == kind::pass;
+  const std::size_t row = row_for(is_pass ? passes_ : buckets_, begun, ended);
+  middle = std::clamp(middle, begun, ended);
+  slice((is_pass ? "pass " : "bucket ") + std::to_string(s.number), is_pass ? "pass" : "bucket", row, begun, ended);
+  if (is_pass) {
+    waiting_ += '}';
+    return part("finish", "pass", row, middle, ended);
+  }
+  waiting_ += R"(,"args":{"pass":)" + std::to_string(s.pass) + R"(,"bytes":)" + std::to_string(s.bytes) + "}}";
+  part("ready", "bucket", row, begun, middle);
+  part("in flight", "bucket", row, middle, ended);
+}
+
+TUTTI_DECL void trace_file::take_wait(const tutti::detail::time_span& s, std::int64_t from, std::int64_t until) {
+  constexpr std::int64_t shortest = 1000;
+  if (until - from < shortest) return;
+  const auto thread = static_cast<std::size_t>(s.thread);
+  if (const auto known = threads_.find(s.thread); known == threads_.end()) {
+    name_thread(thread, "thread");
+  } else {
+    from = (std::max)(from, known->second);
+    if (from - known->second >= shortest) part("computation", "computation", thread, known->second, from);
+  }
+  const std::string number = s.number != 0 ? " #" + std::to_string(s.number) : "";
+  part(std::string("wait for ") + s.call + number, "wait", thread, from, (std::max)(from, until));
+  threads_[s.thread] = (std::max)(from, until);
 }
 
 TUTTI_DECL void trace_file::end_batch(std::int64_t) { write_out(); }
@@ -107,12 +138,28 @@ TUTTI_DECL void trace_file::time(std::int64_t at) {
   waiting_.append(text, static_cast<std::size_t>(n));
 }
 
-TUTTI_DECL std::size_t trace_file::thread_for(std::int64_t from, std::int64_t until) {
+TUTTI_DECL void trace_file::part(std::string_view name, std::string_view category, std::size_t thread,
+                                 std::int64_t from, std::int64_t until) {
+  slice(name, category, thread, from, until);
+  waiting_ += '}';
+}
+
+TUTTI_DECL void trace_file::name_thread(std::size_t thread, std::string_view name) {
+  waiting_ += R"(,
+{"name":"thread_name","ph":"M","pid":)" +
+              std::to_string(rank_) + R"(,"tid":)" + std::to_string(thread) + R"(,"args":{"name":)" +
+              detail::quoted_json(name) + "}}";
+}
+
+TUTTI_DECL std::size_t trace_file::row_for(rows& of, std::int64_t from, std::int64_t until) {
   std::size_t t = 0;
-  while (t < ends_.size() && ends_[t] > from) ++t;
-  if (t == ends_.size()) ends_.push_back(0);
-  ends_[t] = until;
-  return t;
+  while (t < of.ends.size() && of.ends[t] > from) ++t;
+  if (t == of.ends.size()) {
+    of.ends.push_back(0);
+    name_thread(of.first + t, of.name);
+  }
+  of.ends[t] = until;
+  return of.first + t;
 }
 
 TUTTI_DECL void trace_file::write_out() {
