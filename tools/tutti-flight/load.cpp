@@ -1,11 +1,8 @@
 #include "tutti-flight/load.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include <tutti/os/process.hpp>
@@ -21,16 +18,6 @@ process_state state_of(const watch::flight& f) {
   return s.state == 'T' || s.state == 't' ? process_state::stopped : process_state::runs;
 }
 
-/// Reads a file as a recording; nothing if it is none.
-std::unique_ptr<watch::recording> read_ring(const std::filesystem::path& path) {
-  auto r = std::make_unique<watch::recording>();
-  std::ifstream file{path, std::ios::binary};
-  if (!file.read(reinterpret_cast<char*>(r.get()), sizeof(watch::recording))) return nullptr;
-  const auto& h = r->head;
-  if (h.magic != h.sign || h.version != h.known_version || h.rank < 0 || h.rank >= h.size) return nullptr;
-  return r;
-}
-
 }  // namespace
 
 recorded_world load(const std::string& folder) {
@@ -42,7 +29,7 @@ recorded_world load(const std::string& folder) {
   std::size_t found = 0;
   for (fs::directory_iterator at{folder, why}, end; !why && at != end; at.increment(why)) {
     if (at->path().extension() != ".ring") continue;
-    const auto ring = read_ring(at->path());
+    const auto ring = watch::read_recording(at->path().string());
     if (!ring) {
       unreadable.push_back(at->path().filename().string());
       continue;

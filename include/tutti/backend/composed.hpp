@@ -127,6 +127,8 @@ class composed {
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const;
   /// Returns the words for the ranks that have not made the call of an operation; empty if none is known.
   [[nodiscard]] std::string absent(const op_state& s) const;
+  /// Returns the words for the last call of a rank, by its number in the world; empty if it is not known here.
+  [[nodiscard]] std::string last_call_of(int world_rank) const;
   /// Returns the world rank at fault for errc::mismatch: the one that differs from most of its group, or sent a user's
   /// message of another length. -1 if two of many differ and the calls of the others are not known.
   [[nodiscard]] int outlier(const op_state& s) const noexcept;
@@ -148,6 +150,10 @@ class composed {
   [[nodiscard]] registration register_buffer(std::span<std::byte> memory, std::string words) const;
 
  private:
+  /// Returns true for a rank whose process this one can see: of this machine, and of the same user.
+  [[nodiscard]] bool is_near(int world_rank) const noexcept
+    requires has_roster<T>;
+
   // The calls above use core_.get(), because a plain * of a unique_ptr would instantiate composed_core<T> to look for
   // its friends.
   std::unique_ptr<detail::composed_core<T>> core_;

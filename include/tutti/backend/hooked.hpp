@@ -224,6 +224,7 @@ class hooked {
   [[nodiscard]] bool folds_at_once() const noexcept { return inner_->folds_at_once(); }
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const { return inner_->explain_mismatch(s); }
   [[nodiscard]] std::string absent(const op_state& s) const { return inner_->absent(s); }
+  [[nodiscard]] std::string last_call_of(int world_rank) const { return inner_->last_call_of(world_rank); }
   [[nodiscard]] int outlier(const op_state& s) const noexcept { return inner_->outlier(s); }
   [[nodiscard]] algo::call_chain calls() const noexcept { return inner_->calls(); }
   [[nodiscard]] std::uint32_t begin_split() { return inner_->begin_split(); }

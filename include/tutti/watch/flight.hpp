@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,9 @@ TUTTI_DECL std::string kernel_and_pids();
 /// Copies a recording that is read at `now`, readings of this machine's clocks; those of the recording are used if it
 /// comes from another boot of a machine. Any thread, while the recorder records. May throw std::bad_alloc.
 TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, bool same_boot);
+
+/// Reads a file as a recording; null if it cannot be read, or is none of this version.
+TUTTI_DECL std::unique_ptr<recording> read_recording(const std::string& path);
 
 }  // namespace tutti::watch
 

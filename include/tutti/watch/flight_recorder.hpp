@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -15,8 +16,10 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/fork_guard.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/os/fd.hpp>
 #include <tutti/os/shm_mapping.hpp>
 #include <tutti/os/ticks.hpp>
+#include <tutti/watch/flight.hpp>
 #include <tutti/watch/layout.hpp>
 #include <tutti/watch/operation_sink.hpp>
 #include <tutti/watch/record.hpp>
@@ -33,8 +36,8 @@ struct flight_place {
 
 /// Flight recorder of a world: its last 4096 operations on this rank, always on. An operation costs one cache line and
 /// a reading of the tick counter at each end; nothing is allocated. Operations in flight are not overwritten as long as
-/// others can be. With a folder, the memory is a file there, which survives the process however it ends, and which
-/// another process may read at any time; see recording.
+/// others can be. Once a place is known, the memory is a file, which another process of the same user may read at any
+/// time by this process's descriptor of it (/proc/PID/fd); see recording. In a folder it survives the process.
 ///
 /// Called under the engine's lock, unless stated otherwise.
 class flight_recorder {
@@ -46,8 +49,9 @@ class flight_recorder {
   /// Notes in the recording that the rank has left its world, unless this is a child made by fork().
   TUTTI_DECL ~flight_recorder();
 
-  /// Keeps the recording in a file of the folder, and dumps there. Called before the first operation. Throws
-  /// error{system} or {out_of_resources}; the recording then stays in memory.
+  /// Keeps the recording in a file of the folder, and dumps there; without a folder, in a memfd where the kernel and
+  /// the limits of this process allow one. Called before the first operation. Throws error{system} or
+  /// {out_of_resources} if the folder takes no file; the recording then goes on without a name.
   TUTTI_DECL void keep_in(const flight_place& where);
   /// Does so where `other` is kept, as a world of the same ranks whose id is `world`.
   TUTTI_DECL void keep_beside(const flight_recorder& other, std::uint64_t world);
@@ -116,6 +120,8 @@ class flight_recorder {
   TUTTI_DECL void dump(const std::string& folder, const std::string& reason) const;
 
   [[nodiscard]] const recording& memory() const noexcept { return *memory_; }
+  /// Returns the recording of another rank of this world; see last_call.hpp. Nothing if this process cannot read it.
+  [[nodiscard]] TUTTI_DECL std::optional<flight> recording_of(int rank, std::int32_t pid) const;
 
   /// Makes a signal ask all recorders of this process for a dump, at their next tick. Throws usage_error if the program
   /// handles that signal already, or if it cannot be handled.
@@ -139,6 +145,8 @@ class flight_recorder {
   }
   /// Returns the next record that may be overwritten; after many, one of an operation in flight.
   TUTTI_DECL record& step_over() noexcept;
+  TUTTI_DECL int move_to(os::fd file) noexcept;
+  TUTTI_DECL void keep_in_memfd() noexcept;
   TUTTI_DECL std::uint16_t find_site(const std::source_location& where, std::size_t place) noexcept;
   TUTTI_DECL void read_clocks(deadline now) noexcept;
   TUTTI_DECL void fail(const status& how) noexcept;
@@ -163,6 +171,7 @@ class flight_recorder {
   std::uint32_t signals_seen_ = signals_.load(std::memory_order_relaxed);
   ::tutti::detail::fork_guard maker_;
   os::shm_mapping mapped_;
+  os::fd file_;  // open for other processes to find
   std::string folder_;
 };
 

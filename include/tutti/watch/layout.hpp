@@ -65,6 +65,7 @@ class shared_reading {
 struct recording_head {
   static constexpr std::array<char, 8> sign{'t', 'u', 't', 't', 'i', ' ', 'f', 'r'};
   static constexpr std::uint32_t known_version = 1;
+  static constexpr const char* memory_name = "tutti-flight";  ///< of the memfd of a recording that is no file
 
   std::array<char, 8> magic{};
   std::uint32_t version = 0;

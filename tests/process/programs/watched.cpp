@@ -1,6 +1,7 @@
 // Makes collectives in a loop, for the tests of what can be seen from outside: after `calls` of them, rank `who` does
-// `how`: stop (SIGSTOP), hang (in its own code, until there is a file `until`), other (calls a broadcast), die; or is
-// slow all the time.
+// `how`: stop (SIGSTOP), hang (in its own code, until there is a file `until`), other (calls a broadcast), recv (waits
+// for a message that nobody sends), die; or is slow all the time. After a failure, ranks stay until there is a file
+// `linger`.
 #include <signal.h>
 #include <unistd.h>
 
@@ -35,10 +36,19 @@ int main(int argc, char** argv) {
     if (odd && how == "die") ::raise(SIGKILL);
     while (odd && how == "hang" && !std::filesystem::exists(w.text("until")))
       std::this_thread::sleep_for(std::chrono::milliseconds{10});
-    if (odd && how == "other")
-      world.broadcast(data, 0).wait();
-    else
-      world.barrier().wait();
+    try {
+      if (odd && how == "other") {
+        world.broadcast(data, 0).wait();
+      } else if (odd && how == "recv") {
+        world.recv(data, 0).wait();
+      } else {
+        world.barrier().wait();
+      }
+    } catch (const tutti::error&) {
+      while (w.has("linger") && !std::filesystem::exists(w.text("linger")))
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
+      throw;
+    }
     if (w.has("dump")) world.dump_flight(w.text("dump"));
     std::puts("done");
     return 0;

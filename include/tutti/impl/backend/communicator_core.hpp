@@ -45,7 +45,7 @@ class failure_text {
                  "now";
         return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
                                : std::string("failed: another operation, here or on another rank, timed out")) +
-               ": waiting for " + sought(s.info, who) + "? The communicator is unusable now";
+               ": waiting for " + sought(s.info, who) + "? " + last_call(r.peer) + "The communicator is unusable now";
       case errc::peer_lost:
         return "failed: " + explain_loss(r, who);
       case errc::peer_left:
@@ -98,6 +98,15 @@ class failure_text {
     const bool message_of_any = i.tag >= 0 && i.peer < 0;
     return message_of_any ? "a message with this tag from any rank; has one been sent"
                           : who + "; is that rank stuck, slow, or past this call";
+  }
+  /// Returns a sentence about the last call of a rank, if it is known: "Its last call, …, ended 31 s ago. ".
+  [[nodiscard]] std::string last_call([[maybe_unused]] int peer) const {
+    std::string text;
+    if constexpr (requires { backend_->last_call_of(peer); })
+      if (peer >= 0) text = backend_->last_call_of(peer);
+    if (text.empty()) return text;
+    text.front() = 'I';
+    return text + ". ";
   }
   /// Returns the words for a rank that was lost: `who`, and how, as far as it is known.
   [[nodiscard]] std::string explain_loss(const status& r, const std::string& who) const {
@@ -200,7 +209,11 @@ template <backend B>
 void communicator_core<B>::stalled(const op_state& s, int awaited, duration waited) noexcept try {
   std::string who;
   if constexpr (requires { backend_.absent(s); }) who = backend_.absent(s);
-  if (who.empty() && awaited >= 0) who = "it waits for " + backend_.describe(awaited);
+  if (who.empty() && awaited >= 0) {
+    who = "it waits for " + backend_.describe(awaited);
+    if constexpr (requires { backend_.last_call_of(awaited); })
+      if (const std::string last = backend_.last_call_of(awaited); !last.empty()) who += ": " + last;
+  }
   if (who.empty()) who = "it is not known for which rank";
   detail::log(log_level::warning, "rank " + std::to_string(backend_.world_rank()) + ": " + title(s) +
                                       " has waited for " + detail::in_seconds(waited) + ", and fails after " +

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,6 +11,8 @@
 #include <tutti/backend/composed.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/impl/backend/composed_core.hpp>
+#include <tutti/watch/flight.hpp>
+#include <tutti/watch/last_call.hpp>
 
 // Defined outside of their classes and not inline, so that an explicit instantiation declaration suppresses their
 // instantiation.
@@ -102,7 +105,29 @@ std::string composed<T>::explain_mismatch(const op_state& s) const {
 }
 template <class T>
 std::string composed<T>::absent(const op_state& s) const {
-  return algo::absent_text(core_->shm_state(), *members_, s.info.sequence, [this](int r) { return describe(r); });
+  const auto recording = [this](int r) -> std::optional<watch::flight> {
+    if constexpr (has_roster<T>)
+      if (is_near(r)) return recorder().recording_of(r, peers()[static_cast<std::size_t>(r)].pid);
+    return std::nullopt;
+  };
+  return algo::absent_text(
+      core_->shm_state(), *members_, s.info.sequence, [this](int r) { return describe(r); }, recording);
+}
+template <class T>
+std::string composed<T>::last_call_of(int world_rank) const {
+  if constexpr (has_roster<T>) {
+    const std::int32_t pid = is_near(world_rank) ? peers()[static_cast<std::size_t>(world_rank)].pid : 0;
+    if (const auto f = recorder().recording_of(world_rank, pid)) return watch::last_call_text(*f);
+  }
+  return "";
+}
+template <class T>
+bool composed<T>::is_near(int world_rank) const noexcept
+  requires has_roster<T>
+{
+  const roster& all = peers();
+  return all[static_cast<std::size_t>(world_rank)].memory_domain ==
+         all[static_cast<std::size_t>(this->world_rank())].memory_domain;
 }
 template <class T>
 int composed<T>::outlier(const op_state& s) const noexcept {

@@ -1,11 +1,16 @@
 #pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <tutti/config.hpp>
+#include <tutti/os/fd.hpp>
 #include <tutti/os/host.hpp>
 #include <tutti/watch/flight.hpp>
 
@@ -62,6 +67,20 @@ TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, b
     if (!f.group_of(e.what)) f.groups.push_back({e.what.context, {}});
   std::ranges::sort(f.entries, {}, [](const flight::entry& e) { return e.what.id; });
   return f;
+}
+
+TUTTI_DECL std::unique_ptr<recording> read_recording(const std::string& path) {
+  const os::fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!file) return nullptr;
+  auto r = std::make_unique<recording>();
+  auto* const to = reinterpret_cast<std::byte*>(r.get());
+  std::size_t got = 0;
+  for (::ssize_t n = 1; got < sizeof(recording) && n > 0; got += n > 0 ? static_cast<std::size_t>(n) : 0)
+    n = ::read(file.native(), to + got, sizeof(recording) - got);
+  const recording_head& h = r->head;
+  const bool good =
+      got == sizeof(recording) && h.magic == h.sign && h.version == h.known_version && h.rank >= 0 && h.rank < h.size;
+  return good ? std::move(r) : nullptr;
 }
 
 }  // namespace tutti::watch

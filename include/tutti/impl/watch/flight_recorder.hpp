@@ -1,6 +1,7 @@
 #pragma once
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +29,7 @@
 #include <tutti/watch/dump.hpp>
 #include <tutti/watch/flight.hpp>
 #include <tutti/watch/flight_recorder.hpp>
+#include <tutti/watch/last_call.hpp>
 
 namespace tutti::watch {
 
@@ -66,27 +69,49 @@ TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
   put_text(own.host, os::hostname());
   put_text(own.boot, kernel_and_pids());
   put_text(own.job, where.job);
-  if (where.folder.empty()) return;
+  if (where.folder.empty()) return keep_in_memfd();
 
   const std::string path = ring_path(where.folder, own.rank, where.number), fresh = path + ".tmp";
   ::unlink(fresh.c_str());  // left by an earlier process
-  const os::fd file{::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
+  os::fd file{::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
   if (!file) os::throw_errno(errno, "cannot create " + fresh);
-  // Blocks that the disk has not got later would end the process at a store.
-  const int full = ::posix_fallocate(file.native(), 0, sizeof(recording));
-  void* const at =
-      full != 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(recording), PROT_READ | PROT_WRITE, MAP_SHARED, file.native(), 0);
-  if (at == MAP_FAILED) {
-    const int why = full != 0 ? full : errno;
+  if (const int why = move_to(std::move(file)); why != 0) {
     ::unlink(fresh.c_str());
     os::throw_errno(why, "cannot write " + fresh);
   }
-  os::shm_mapping mapped{at, sizeof(recording)};
+  if (std::rename(fresh.c_str(), path.c_str()) != 0) {
+    const int why = errno;
+    ::unlink(fresh.c_str());
+    os::throw_errno(why, "cannot write " + path);
+  }
+  folder_ = where.folder;
+}
+
+/// Makes an empty file the recording's memory. Returns 0 or an errno; the recording then stays where it is.
+TUTTI_DECL int flight_recorder::move_to(os::fd file) noexcept {
+  // Blocks that the disk has not got later would end the process at a store.
+  int full = EINTR;
+  while (full == EINTR) full = ::posix_fallocate(file.native(), 0, sizeof(recording));
+  if (full != 0) return full;
+  void* const at = ::mmap(nullptr, sizeof(recording), PROT_READ | PROT_WRITE, MAP_SHARED, file.native(), 0);
+  if (at == MAP_FAILED) return errno;
   std::memcpy(at, static_cast<const void*>(memory_), sizeof(recording));
   memory_ = static_cast<recording*>(at);
-  mapped_ = std::move(mapped);
-  folder_ = where.folder;
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) os::throw_errno(errno, "cannot write " + path);
+  mapped_ = os::shm_mapping{at, sizeof(recording)};
+  file_ = std::move(file);
+  return 0;
+}
+
+TUTTI_DECL void flight_recorder::keep_in_memfd() noexcept {
+  rlimit most{};  // at a larger file the kernel would end the process
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < sizeof(recording)) return;
+  os::fd file{::memfd_create(recording_head::memory_name, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  if (!file || move_to(std::move(file)) != 0) return;
+  static_cast<void>(::fcntl(file_.native(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+}
+
+TUTTI_DECL std::optional<flight> flight_recorder::recording_of(int rank, std::int32_t pid) const {
+  return watch::recording_of(*memory_, folder_, rank, pid);
 }
 
 TUTTI_DECL void flight_recorder::keep_beside(const flight_recorder& other, std::uint64_t world) {
