@@ -8,6 +8,7 @@
 #include <tutti/watch/dump.hpp>
 
 #include "tutti-flight/load.hpp"
+#include "tutti-flight/skew.hpp"
 #include "tutti-flight/trace.hpp"
 #include "tutti-flight/verdict.hpp"
 
@@ -39,7 +40,7 @@ int main(int argc, char** argv) {
       "still run. Exit status: 0 if nothing is stuck, 1 if a rank is or the job has failed, 2 for a mistake on the\n"
       "command line or a folder without recordings."};
   std::string folder;
-  bool json = false, dumps = false, merges = false;
+  bool json = false, dumps = false, merges = false, skews = false;
   double patience = 1;
   app.add_option("folder", folder, "the folder of the recordings")->required();
   app.add_flag("--json", json, "print the verdict as JSON");
@@ -47,6 +48,8 @@ int main(int argc, char** argv) {
   app.add_option("--patience", patience, "seconds of waiting that are normal")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_flag("--skew", skews,
+               "also print how long after the first rank each rank came to the collectives, as a table");
   app.add_flag("--merge-trace", merges,
                "instead, write the traces of all ranks in the folder (tutti-run --trace FOLDER) as trace.json");
   try {
@@ -56,7 +59,13 @@ int main(int argc, char** argv) {
     if (dumps) dump(w, folder);
     const verdict v =
         judge(w, std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(patience)));
-    std::fputs((json ? in_json(w, v) : in_words(w, v)).c_str(), stdout);
+    if (json) {
+      std::fputs(in_json(w, v).c_str(), stdout);
+    } else {
+      const skew_report report = skew_of(w);
+      std::fputs((in_words(w, v) + sentence(report.buckets, "gradient buckets")).c_str(), stdout);
+      if (skews) std::fputs(table(report).c_str(), stdout);
+    }
     return v.what == finding::nothing && !v.failed ? 0 : 1;
   } catch (const CLI::ParseError& why) {
     return app.exit(why) == 0 ? 0 : 2;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti-flight/skew.hpp"
 #include "tutti-flight/verdict.hpp"
 
 namespace tutti::flight_tool {
@@ -53,6 +54,7 @@ std::string call(const watch::flight& f, const watch::flight::entry& e) {
 std::string details(const watch::flight::entry& e) {
   if (e.what.count == 0) return "";
   std::string text = " (" + std::to_string(e.what.count) + " x " + std::string(name(e.what.type));
+  if (e.what.bucket() >= 0) text += ", gradient bucket " + std::to_string(e.what.bucket());
   if (e.what.reduction) text += std::string(", ") + name(*e.what.reduction);
   return text + ")";
 }
@@ -180,6 +182,7 @@ std::string in_json(const recorded_world& w, const verdict& v) {
                                    {"late_share", v.late_share},
                                    {"late_seconds", v.late_seconds},
                                    {"compared", v.compared},
+                                   {"skew", in_json(skew_of(w))},
                                    {"text", in_words(w, v)}};
   return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
