@@ -132,3 +132,29 @@ TEST_CASE("run/terminal: a terminal that goes away leaves no rank behind") {
   CHECK(running.wait().status == 129);
   CHECK(eventually([&] { return std::ranges::none_of(ranks, is_alive); }));
 }
+
+TEST_CASE("run/terminal: Ctrl-\\ shows the status, and the job goes on") {
+  terminal screen;
+  job running{script({"-n", "2"}, sleeper), [&] { screen.take(); }};
+  screen.await("pid ", 2);
+  for (const int times : {1, 2}) {
+    screen.type("\x1c");
+    screen.await("No rank is in a world", times);
+    screen.await("starting", 2 * times);
+  }
+  screen.type("\x03");
+  screen.await("interrupted by SIGINT");
+  CHECK(running.wait().status == 130);
+}
+
+TEST_CASE("run/terminal: --status refreshes its table in place, until the job has ended") {
+  job running{script({"-n", "2"}, sleeper)};
+  running.await("pid ", 2);
+  terminal screen;
+  job watching{{"--status", std::to_string(running.pid())}, [&] { screen.take(); }};
+  screen.await("\033[4A\r", 2);  // lines: about the job, of heads, and for each rank
+  running.signal(SIGTERM);
+  CHECK(running.wait().status == 143);
+  screen.await("The job has ended.");
+  CHECK(watching.wait().status == 0);
+}

@@ -202,6 +202,25 @@ TEST_CASE("flight_recorder: the file in its folder is up to date at any time, an
   CHECK(copy_of(*read_file(folder.file("rank_1.world2.ring")), tutti::os::read_clocks(), true).left != 0);
 }
 
+TEST_CASE("flight_recorder: without a folder, a descriptor leads to the recording, which nobody can cut off") {
+  flight_recorder r{1, 2};
+  r.keep_in({"", "job", 17, 2});
+  issue(r, 5);
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+    std::error_code none;
+    if (std::filesystem::read_symlink(entry.path(), none) == "/memfd:tutti-flight (deleted)") found = entry.path();
+  }
+  REQUIRE(!found.empty());
+  const flight f = copy_of(*read_file(found), tutti::os::read_clocks(), true);
+  CHECK(f.world == 17);
+  REQUIRE(f.entries.size() == 1);
+  CHECK(f.entries[0].what.sequence == 5);
+  std::error_code why;
+  std::filesystem::resize_file(found, 0, why);
+  CHECK(why.value() == EPERM);
+}
+
 TEST_CASE("flight_recorder: a folder that takes no file leaves the recording in memory") {
   flight_recorder r{0, 1};
   CHECK_THROWS_AS(r.keep_in({"/nowhere/at/all", "", 0, 1}), tutti::error);

@@ -22,10 +22,17 @@ struct recorded_rank {
   process_state process = process_state::unknown;
 };
 
+/// Meaning of a rank without a recording.
+enum class absence {
+  fault,      ///< it was started without the folder, or died before it joined
+  elsewhere,  ///< it may run on another machine, of which nothing is known
+};
+
 /// The recordings of one world, in the order of ranks. A rank without one is missing.
 struct recorded_world {
   std::vector<recorded_rank> ranks;
   int size = 1;
+  absence missing = absence::fault;
   std::int64_t now = 0;    ///< nanoseconds since 1970
   std::size_t others = 0;  ///< recordings of other worlds in the folder
   std::vector<std::string> unreadable;

@@ -34,7 +34,7 @@ position position_of(const recorded_world& w, int rank) {
     return p;
   }
   const flight& f = r->flight;
-  const std::int64_t now = (std::max)(w.now, f.taken);
+  const std::int64_t now = f.taken != 0 ? f.taken : w.now;  // by the clock of its machine
   // The first that has not ended well: after a failure, all later ones fail.
   for (const bool messages : {false, true})
     for (const flight::entry& e : f.entries)
@@ -74,11 +74,6 @@ bool same_call(const watch::operation& a, const watch::operation& b) {
   return a.call.number == b.call.number && a.other == b.other && a.reduction == b.reduction &&
          (!counts || (a.count == b.count && a.type == b.type));
 }
-
-struct lateness {
-  std::size_t last = 0;
-  double seconds = 0;
-};
 
 /// Clock of a rank's machine relative to that of the first rank: ranks leave a collective in which all wait for all at
 /// about the same time.
@@ -120,6 +115,7 @@ void find_late(const recorded_world& w, verdict& v) {
     l.seconds += static_cast<double>(order.back().first - order[order.size() - 2].first) / 1e9;
   }
   if (v.compared < 10) return;
+  v.late = late;
   // On a busy machine every rank is late at times; the one to be named costs the others most by far.
   const auto worst = std::ranges::max_element(late, {}, &lateness::seconds);
   const double share = static_cast<double>(worst->last) / static_cast<double>(v.compared);
@@ -131,6 +127,23 @@ void find_late(const recorded_world& w, verdict& v) {
   v.late_rank = w.ranks[static_cast<std::size_t>(worst - late.begin())].flight.rank;
   v.late_share = share;
   v.late_seconds = seconds;
+}
+
+/// Ranks that have not made the call that a rank waits in, or the peer of its message.
+std::vector<int> awaited_by(const recorded_world& w, const position& p) {
+  std::vector<int> those;
+  const flight& f = w.find(p.rank)->flight;
+  const watch::operation& o = p.at->what;
+  const group_key g = key_of(f, o);
+  if (o.call.is_message()) {
+    if (o.other >= 0 && static_cast<std::size_t>(o.other) < g.second.size())
+      those.push_back(g.second[static_cast<std::size_t>(o.other)]);
+    return those;
+  }
+  for (const int member : g.second)
+    if (const recorded_rank* r = w.find(member); r ? last_call(r->flight, g) < o.sequence : w.missing == absence::fault)
+      those.push_back(member);
+  return those;
 }
 
 /// The wait that the verdict is about: of the earliest collective among those that last longer than `patience`.
@@ -155,6 +168,8 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
     if (of_a_rank && r.flight.failed_peer >= 0) lost = r.flight.failed_peer;
   }
   for (int r = 0; r < w.size; ++r) v.positions.push_back(position_of(w, r));
+  for (position& p : v.positions)
+    if (p.waits) p.waits_for = awaited_by(w, p);
   find_late(w, v);
   const position* const first = longest(v, patience.count());
   if (lost >= 0) {
@@ -173,12 +188,13 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
   };
   const auto stopped = [&](int r) {
     const recorded_rank* const known = w.find(r);
-    return !known || known->process == process_state::stopped ||
+    if (!known) return w.missing == absence::fault;
+    return known->process == process_state::stopped ||
            (!v.failed && known->process == process_state::gone && known->flight.left == 0);
   };
 
   // All ranks that somebody waits for, and that have not made the call.
-  std::set<int> absent;
+  std::set<int> absent, unknown;
   std::map<int, std::set<int>> other_call;  // ranks whose call differs, and those from whose it does
   for (const position& p : v.positions) {
     if (!p.waits || p.at->what.call.is_message() || (!v.failed && p.since < patience.count())) continue;
@@ -186,7 +202,9 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
     const group_key g = key_of(f, p.at->what);
     for (const int member : g.second) {
       const recorded_rank* const other = w.find(member);
-      if (!other || last_call(other->flight, g) < p.at->what.sequence) {
+      if (!other && w.missing == absence::elsewhere) {
+        unknown.insert(member);
+      } else if (!other || last_call(other->flight, g) < p.at->what.sequence) {
         absent.insert(member);
       } else if (const auto* same = find_call(other->flight, g, p.at->what.sequence);
                  same && !same_call(same->what, p.at->what)) {
@@ -208,6 +226,10 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
   if (absent.empty()) {
     v.culprits = wide(stopped);
     v.what = v.culprits.empty() ? finding::together : finding::missing;
+    if (v.culprits.empty() && !unknown.empty()) {
+      v.what = finding::elsewhere;
+      v.culprits.assign(unknown.begin(), unknown.end());
+    }
     // A receive waits for its sender.
     const watch::operation& o = first->at->what;
     if (v.culprits.empty() && o.call.is_message()) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tutti-flight/load.hpp"
@@ -16,14 +17,22 @@ struct position {
   bool waits = false;      ///< in an operation, or was when the world failed
   std::int64_t since = 0;  ///< nanoseconds that it has waited, or since its last operation ended; -1: not known
   const watch::flight::entry* at = nullptr;  ///< that operation, or the last one; null if there was none
+  std::vector<int> waits_for;                ///< world ranks that have not called it, or the peer of a message
+};
+
+/// Lateness of a rank in the collectives that all ranks have ended.
+struct lateness {
+  std::size_t last = 0;  ///< collectives in which it was the last to come
+  double seconds = 0;    ///< after the one before it, in all of these together
 };
 
 enum class finding {
-  nothing,   ///< no rank waits for long
-  missing,   ///< ranks wait for one that has not called the same
-  mismatch,  ///< ranks called different things
-  together,  ///< all ranks are in the same operation, and none is known to be at fault
-  lost,      ///< a rank died, left, or aborted
+  nothing,    ///< no rank waits for long
+  missing,    ///< ranks wait for one that has not called the same
+  mismatch,   ///< ranks called different things
+  together,   ///< all ranks are in the same operation, and none is known to be at fault
+  elsewhere,  ///< the known ranks wait for others of which nothing is known
+  lost,       ///< a rank died, left, or aborted
 };
 
 struct verdict {
@@ -33,14 +42,28 @@ struct verdict {
   bool failed = false;  ///< the world has failed
   errc failure = errc::ok;
   // Arrival in collectives that all ranks have ended.
-  int late_rank = -1;        ///< the rank that is the last most often; -1: none stands out
-  double late_share = 0;     ///< of the collectives, in which it is
-  double late_seconds = 0;   ///< after the one before it, on average
-  std::size_t compared = 0;  ///< collectives
+  int late_rank = -1;          ///< the rank that is the last most often; -1: none stands out
+  double late_share = 0;       ///< of the collectives, in which it is
+  double late_seconds = 0;     ///< after the one before it, on average
+  std::size_t compared = 0;    ///< collectives
+  std::vector<lateness> late;  ///< by world rank; empty if they cannot be compared
 };
 
 /// Judges a world. Waits that are shorter than `patience` are taken for normal, unless the world has failed.
 verdict judge(const recorded_world& w, std::chrono::nanoseconds patience);
+
+/// Returns the state of a rank in one or two words: in call, own code, stopped, gone, left, failed, not here.
+std::string_view state_of(const recorded_world& w, const verdict& v, const position& p);
+
+/// Returns a call as "#42 broadcast eval.cpp:20", what it is of as " (1000 x float32)", and a time as "12 s".
+std::string call_in_words(const watch::flight& f, const watch::flight::entry& e);
+std::string details_in_words(const watch::flight::entry& e);
+std::string time_in_words(std::int64_t nanoseconds);
+/// Returns "rank 3", or "ranks 0 to 2, 5".
+std::string ranks_in_words(const std::vector<int>& all);
+/// Returns the first line of the verdict, and the one about a rank that is late; empty if none is.
+std::string headline(const verdict& v);
+std::string late_in_words(const verdict& v);
 
 /// Returns the verdict in words, several lines.
 std::string in_words(const recorded_world& w, const verdict& v);

@@ -10,9 +10,8 @@
 #include "tutti-flight/verdict.hpp"
 
 namespace tutti::flight_tool {
-namespace {
 
-std::string ranks(const std::vector<int>& all) {
+std::string ranks_in_words(const std::vector<int>& all) {
   std::string text = all.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < all.size();) {
     std::size_t end = i + 1;
@@ -26,7 +25,7 @@ std::string ranks(const std::vector<int>& all) {
   return text;
 }
 
-std::string time(std::int64_t nanoseconds) {
+std::string time_in_words(std::int64_t nanoseconds) {
   const double s = static_cast<double>(nanoseconds) / 1e9;
   char text[40];
   if (s >= 10)
@@ -38,10 +37,11 @@ std::string time(std::int64_t nanoseconds) {
   return text;
 }
 
+namespace {
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+}  // namespace
 
-/// "#42 broadcast eval.cpp:20".
-std::string call(const watch::flight& f, const watch::flight::entry& e) {
+std::string call_in_words(const watch::flight& f, const watch::flight::entry& e) {
   std::string text = "#" + std::to_string(e.what.sequence) + " " + e.what.call.name();
   if (e.what.context != 0 && !e.what.call.is_message()) text += " of split " + std::to_string(e.what.context);
   if (e.what.call.is_message() && e.what.other >= 0)
@@ -51,13 +51,26 @@ std::string call(const watch::flight& f, const watch::flight::entry& e) {
     text += " " + base_name(f.sites[e.what.site].file) + ":" + std::to_string(f.sites[e.what.site].line);
   return text;
 }
-std::string details(const watch::flight::entry& e) {
+
+std::string details_in_words(const watch::flight::entry& e) {
   if (e.what.count == 0) return "";
   std::string text = " (" + std::to_string(e.what.count) + " x " + std::string(name(e.what.type));
   if (e.what.bucket() >= 0) text += ", gradient bucket " + std::to_string(e.what.bucket());
   if (e.what.reduction) text += std::string(", ") + name(*e.what.reduction);
   return text + ")";
 }
+
+std::string_view state_of(const recorded_world& w, const verdict& v, const position& p) {
+  const recorded_rank* const r = w.find(p.rank);
+  if (!r) return w.missing == absence::elsewhere ? "not here" : "not recorded";
+  if (r->flight.left != 0) return "left";
+  if (r->process == process_state::stopped) return "stopped";
+  if (r->process == process_state::gone) return "gone";
+  if (r->flight.failed != 0) return "failed";
+  return p.waits && !v.failed ? "in call" : "own code";
+}
+
+namespace {
 
 std::string process(const recorded_rank& r, bool failed) {
   switch (r.process) {
@@ -77,23 +90,28 @@ std::string process(const recorded_rank& r, bool failed) {
 /// Returns the rest of a sentence that begins with the name of a rank: the call that it is in.
 std::string does(const recorded_world& w, const verdict& v, const position& p) {
   const recorded_rank* const r = w.find(p.rank);
+  if (!r && w.missing == absence::elsewhere) return " is not known here: it runs on another machine, or has ended";
   if (!r) return " left no recording: it was not started with this folder, or died before it joined";
   const watch::flight& f = r->flight;
   if (p.waits)
-    return (v.failed ? " was in " : " has waited in ") + call(f, *p.at) + details(*p.at) + " for " + time(p.since) +
-           process(*r, v.failed);
+    return (v.failed ? " was in " : " has waited in ") + call_in_words(f, *p.at) + details_in_words(*p.at) + " for " +
+           time_in_words(p.since) + process(*r, v.failed);
   std::string text;
   if (f.left != 0)
     text = " has left the world";
   else
     text = v.failed ? " was in no call" : " has been in no call";
   if (!p.at) return text + ", and has made none" + process(*r, v.failed);
-  return text + (f.left != 0 || v.failed ? "" : " for " + time(p.since)) + "; its last one, " + call(f, *p.at) +
-         ", has ended" + process(*r, v.failed);
+  return text + (f.left != 0 || v.failed ? "" : " for " + time_in_words(p.since)) + "; its last one, " +
+         call_in_words(f, *p.at) + ", has ended" + process(*r, v.failed);
 }
 
-std::string headline(const verdict& v) {
-  const std::string who = v.culprits.empty() ? "" : ranks(v.culprits);
+}  // namespace
+
+namespace {
+
+std::string first_line(const verdict& v) {
+  const std::string who = v.culprits.empty() ? "" : ranks_in_words(v.culprits);
   const bool several = v.culprits.size() > 1;
   switch (v.what) {
     case finding::nothing:
@@ -110,6 +128,8 @@ std::string headline(const verdict& v) {
              (v.failed ? ", so the world has failed." : ".");
     case finding::together:
       return "All ranks are in the same call: either it takes long, or bytes do not arrive.";
+    case finding::elsewhere:
+      return "The ranks of this machine wait for " + who + ", of which nothing is known here.";
     case finding::lost:
       return who + (v.failure == errc::aborted     ? " has aborted the world."
                     : v.failure == errc::peer_left ? " has left the world while it was still needed."
@@ -120,16 +140,29 @@ std::string headline(const verdict& v) {
 
 }  // namespace
 
+std::string headline(const verdict& v) {
+  std::string text = first_line(v);
+  if (text.front() == 'r') text.front() = 'R';
+  return text;
+}
+
+std::string late_in_words(const verdict& v) {
+  if (v.late_rank < 0) return "";
+  char text[160];
+  std::snprintf(text, sizeof text, "Rank %d is the last in %.0f %% of %zu collectives, by %.1f ms on average.",
+                v.late_rank, v.late_share * 100, v.compared, v.late_seconds * 1e3);
+  return text;
+}
+
 std::string in_words(const recorded_world& w, const verdict& v) {
   std::string text = headline(v) + "\n";
-  text.front() = static_cast<char>(text.front() == 'r' ? 'R' : text.front());
   // Ranks that do the same share a line; the culprits come first.
   std::map<std::string, std::vector<const position*>> doing;
   std::vector<std::string> order;
   const auto add = [&](const position& p) {
     std::string key = "alone " + std::to_string(p.rank);
     if (const recorded_rank* r = w.find(p.rank); r && p.waits && process(*r, v.failed).empty())
-      key = call(r->flight, *p.at) + details(*p.at);
+      key = call_in_words(r->flight, *p.at) + details_in_words(*p.at);
     if (!doing.contains(key)) order.push_back(key);
     doing[key].push_back(&p);
   };
@@ -147,30 +180,52 @@ std::string in_words(const recorded_world& w, const verdict& v) {
     for (const position* p : those) numbers.push_back(p->rank);
     std::string rest = does(w, v, *longest);
     if (numbers.size() > 1 && rest.starts_with(" has")) rest.replace(0, 4, " have");
+    if (numbers.size() > 1 && rest.starts_with(" is not")) rest.replace(0, rest.find(':'), " are not known here");
     if (numbers.size() > 1 && rest.starts_with(" was")) rest.replace(0, 4, " were");
-    text += "  " + ranks(numbers) + rest + "\n";
+    text += "  " + ranks_in_words(numbers) + rest + "\n";
   }
-  if (v.late_rank >= 0) {
-    char share[160];
-    std::snprintf(share, sizeof share, "Rank %d is the last in %.0f %% of %zu collectives, by %.1f ms on average.\n",
-                  v.late_rank, v.late_share * 100, v.compared, v.late_seconds * 1e3);
-    text += share;
-  }
-  if (w.others != 0)
-    text += "(" + std::to_string(w.others) + " recordings of other worlds in this folder are left out.)\n";
+  if (const std::string late = late_in_words(v); !late.empty()) text += late + "\n";
+  if (w.others != 0) text += "(" + std::to_string(w.others) + " recordings of other worlds are left out.)\n";
   for (const std::string& file : w.unreadable) text += "(" + file + " is no recording of this version.)\n";
   return text;
 }
 
+namespace {
+
+/// The last calls of a rank, the oldest first.
+nlohmann::ordered_json last_calls(const watch::flight& f) {
+  constexpr std::size_t most = 8;
+  auto list = nlohmann::ordered_json::array();
+  for (std::size_t i = f.entries.size() - (std::min)(most, f.entries.size()); i < f.entries.size(); ++i) {
+    const watch::flight::entry& e = f.entries[i];
+    nlohmann::ordered_json one{{"call", call_in_words(f, e) + details_in_words(e)}, {"issued", e.issued}};
+    one["ended"] = e.ended != 0 ? nlohmann::ordered_json(e.ended) : nullptr;
+    if (e.what.state == watch::progress::failed) one["error"] = category().message(static_cast<int>(e.what.result));
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+}  // namespace
+
 std::string in_json(const recorded_world& w, const verdict& v) {
-  static constexpr const char* names[] = {"nothing", "missing", "mismatch", "together", "lost"};
+  static constexpr const char* names[] = {"nothing", "missing", "mismatch", "together", "elsewhere", "lost"};
   auto all = nlohmann::ordered_json::array();
   for (const position& p : v.positions) {
     const recorded_rank* const r = w.find(p.rank);
     nlohmann::ordered_json one{{"rank", p.rank}, {"recorded", p.recorded}, {"waits", p.waits}, {"seconds", nullptr}};
     if (p.since >= 0) one["seconds"] = static_cast<double>(p.since) / 1e9;
-    one["call"] = r && p.at ? call(r->flight, *p.at) : "";
+    one["call"] = r && p.at ? call_in_words(r->flight, *p.at) : "";
     one["stopped"] = r && r->process == process_state::stopped;
+    one["state"] = state_of(w, v, p);
+    one["waits_for"] = p.waits_for;
+    one["host"] = r ? r->flight.host : "";
+    one["pid"] = r ? r->flight.pid : 0;
+    if (const auto at = static_cast<std::size_t>(p.rank); at < v.late.size()) {
+      one["last_in"] = v.late[at].last;
+      one["last_by_seconds"] = v.late[at].seconds;
+    }
+    one["calls"] = r ? last_calls(r->flight) : nlohmann::ordered_json::array();
     all.push_back(std::move(one));
   }
   const nlohmann::ordered_json out{{"verdict", names[static_cast<std::size_t>(v.what)]},

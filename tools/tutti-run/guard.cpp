@@ -80,8 +80,10 @@ int end_of_supervisor(const siginfo_t& how, std::span<const pid_t> strangers) {
 
 int guard(pid_t supervisor, const unique_fd& lifeline, const signal_state& signals, std::span<const pid_t> strangers) {
   for (;;) {
-    const int signal = ::sigwaitinfo(&signals.taken, nullptr);
+    siginfo_t from{};
+    int signal = ::sigwaitinfo(&signals.taken, &from);
     if (signal < 0) continue;
+    if (signal == SIGQUIT && from.si_code == SI_KERNEL) signal = status_key;
     if (signal != SIGCHLD) {
       ::send(lifeline.value(), &signal, sizeof signal, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (signal == SIGTSTP) suspend();

@@ -61,7 +61,7 @@ int run_here(const options& given, const supervision_place& here) {
                     alone ? here.secret.make(random_secret()) : std::string{},
                     here.lifeline.value(),
                     events};
-  return supervisor{given, names, part.world, events, ranks, here.lifeline}.run();
+  return supervisor{given, names, part.world, events, ranks, here}.run();
 }
 
 int run_on_machines(const options& given, const supervision_place& here) {
@@ -69,7 +69,7 @@ int run_on_machines(const options& given, const supervision_place& here) {
   reserve_resources(static_cast<int>(machines.size()));
   poller events;
   remote_ranks ranks{given, machines, here.signals, here.lifeline.value(), events};
-  const int status = supervisor{given, remote_ranks::names(machines), given.ranks, events, ranks, here.lifeline}.run();
+  const int status = supervisor{given, remote_ranks::names(machines), given.ranks, events, ranks, here}.run();
   for (const auto end = clock::now() + patience_with_ssh; has_children() && clock::now() < end; reap_children({}))
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
   kill_descendants(clock::now() + patience_with_ssh);

@@ -20,6 +20,7 @@ namespace {
 constexpr std::string_view help =
     R"(usage: tutti-run -n RANKS [options] [--] program [argument ...]
        tutti-run --hosts node1:4,node2:4 [options] [--] program [argument ...]
+       tutti-run --status [PID] [--json]
 
 Starts copies of a program on this machine or, by ssh, on several, shows what
 they print as "[rank] line" or "[rank host] line", and leaves no process behind
@@ -50,6 +51,14 @@ on any machine, however the job ends.
                       to end by themselves and say why (default: 1)
   --grace SECONDS     from SIGTERM to SIGKILL (default: 5)
   -h, --help          show this text
+
+Status of a job of yours that runs, started by tutti-run or otherwise: the calls
+that its ranks are in, for how long, for whom they wait, and who is late.
+  --status [PID]      PID: a process of the job, where several run. On a
+                      terminal it goes on until Ctrl-C; else it is shown once.
+                      Exit status 1 if a rank is stuck. In the terminal of
+                      tutti-run itself, Ctrl-\ shows the status once
+  --json              the same for programs
 
 Several machines from one command. --bind and --devices count on each machine.
   --hosts LIST        machines and their ranks, as in node1:4,user@node2:4
@@ -203,6 +212,7 @@ options parse_options(int argc, char** argv) {
     flight,
     trace,
     metrics,
+    status,
     timeout,
     settle,
     grace,
@@ -225,6 +235,7 @@ options parse_options(int argc, char** argv) {
                                     option{"flight", required_argument, nullptr, flight},
                                     option{"trace", required_argument, nullptr, trace},
                                     option{"metrics", required_argument, nullptr, metrics},
+                                    option{"status", no_argument, nullptr, status},
                                     option{"timeout", required_argument, nullptr, timeout},
                                     option{"settle", required_argument, nullptr, settle},
                                     option{"grace", required_argument, nullptr, grace},
@@ -321,6 +332,8 @@ options parse_options(int argc, char** argv) {
       case metrics:
         result.environment.push_back("TUTTI_METRICS_DIR=" + absolute_folder("--metrics", value));
         break;
+      case status:
+        refuse("--status looks at a job that runs: write it first, as in tutti-run --status [PID]");
       case timeout:
         result.timeout = duration("--timeout", value);
         break;

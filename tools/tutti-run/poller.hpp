@@ -23,6 +23,8 @@ enum class source : std::uint32_t {
   machine,  ///< the messages of a machine, or of the launcher that started this one
   words,    ///< what ssh and the launcher of a machine say on stderr
   input,    ///< stdin, on its way to rank 0
+  status,   ///< what a tutti-run --status prints
+  status_server,
 };
 
 struct event {

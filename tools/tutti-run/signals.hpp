@@ -11,6 +11,10 @@ struct signal_state {
   sigset_t taken;
 };
 
+/// Stands for the key by which a terminal sends SIGQUIT (Ctrl-\), where a number of a signal is passed on: it asks for
+/// the status of the job. The same signal from a process ends the job.
+inline constexpr int status_key = -1;
+
 /// Blocks the signals that end, suspend or notify a job, except those that the caller had told us to ignore.
 signal_state take_signals();
 

@@ -19,11 +19,12 @@ constexpr int status_of_lost_output = 1;
 }  // namespace
 
 supervisor::supervisor(const options& given, const rank_names& names, int world, poller& events, job_ranks& ranks,
-                       const unique_fd& lifeline)
+                       const supervision_place& here)
     : given_(given),
       events_(events),
       ranks_(ranks),
-      lifeline_(lifeline),
+      lifeline_(here.lifeline),
+      status_(here.signals, events),
       output_(given.output, given.ranks, names, events),
       running_(given.ranks) {
   job_.names = names;
@@ -77,7 +78,11 @@ void supervisor::handle(const event& happened) {
     case source::machine:
     case source::words:
     case source::input:
+    case source::status_server:
       return ranks_.handle(happened);
+    case source::status:
+      if (const auto said = status_.read()) output_.say(said->out + said->err);
+      return;
     case source::out:
     case source::err:
     case source::sink:
@@ -104,6 +109,9 @@ void supervisor::obey(int signal) {
     case SIGUSR1:
     case SIGUSR2:
       return ranks_.signal_ranks(signal);
+    case status_key:
+      if (phase_ == phase::running) status_.start({"--status", std::to_string(::getpid())});
+      return;
     default:
       break;
   }

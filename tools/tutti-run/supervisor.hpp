@@ -1,11 +1,13 @@
 #pragma once
 
+#include "tutti-run/guard.hpp"
 #include "tutti-run/options.hpp"
 #include "tutti-run/output/output.hpp"
 #include "tutti-run/poller.hpp"
 #include "tutti-run/ranks/job_ranks.hpp"
 #include "tutti-run/ranks/rank_names.hpp"
 #include "tutti-run/report.hpp"
+#include "tutti-run/status/child.hpp"
 
 namespace tutti::launch {
 
@@ -17,7 +19,7 @@ class supervisor {
  public:
   /// `world` is the number of ranks of the job, of which `names` are this launcher's.
   supervisor(const options& given, const rank_names& names, int world, poller& events, job_ranks& ranks,
-             const unique_fd& lifeline);
+             const supervision_place& here);
 
   /// Returns the exit status of the job.
   int run();
@@ -41,6 +43,7 @@ class supervisor {
   poller& events_;
   job_ranks& ranks_;
   const unique_fd& lifeline_;
+  status_child status_;
   output output_;
   job_summary job_;
   phase phase_ = phase::running;

@@ -14,6 +14,7 @@
 #include "tutti-run/ranks/limits.hpp"
 #include "tutti-run/ranks/local_ranks.hpp"
 #include "tutti-run/ranks/process_tree.hpp"
+#include "tutti-run/status/child.hpp"
 
 namespace tutti::launch {
 namespace {
@@ -47,7 +48,8 @@ greeting introduce() {
 
 class agent {
  public:
-  explicit agent(const supervision_place& here) : here_(here), messages_(take_channel(events_)) {
+  explicit agent(const supervision_place& here)
+      : here_(here), messages_(take_channel(events_)), asked_(here.signals, events_) {
     events_.add(here_.lifeline.value(), EPOLLIN, source::lifeline);
   }
   int run();
@@ -74,6 +76,8 @@ class agent {
   const supervision_place& here_;
   poller events_;
   channel messages_;
+  status_child asked_;
+  std::int64_t status_round_ = 0;
   machine_order order_;
   std::optional<rank_pipes> pipes_;
   std::optional<local_ranks> ranks_;
@@ -127,6 +131,10 @@ void agent::handle(const event& happened) {
     case source::input:
       if (pipes_) pipes_->handle(happened, shower());
       return;
+    case source::status:
+      if (const auto said = asked_.read(); said && !said->out.empty())
+        messages_.send(message::status, message_writer{}.number(status_round_).text(said->out).bytes());
+      return;
     default:
       if (ranks_) ranks_->handle(happened);
   }
@@ -166,6 +174,10 @@ void agent::obey(message kind, std::string_view content) {
       return;
     case message::drop_output:
       if (pipes_) pipes_->drop(in.small() == 0 ? rank_pipes::side::out : rank_pipes::side::err);
+      return;
+    case message::status:
+      status_round_ = in.number();
+      asked_.start({"--status", std::to_string(::getpid()), "--encoded"});
       return;
     case message::input:
       if (pipes_) pipes_->feed(content);

@@ -28,6 +28,7 @@ enum class message : std::uint8_t {
   input_end,
   drop_output,  ///< launcher: nobody reads this side (0: stdout, 1: stderr) any more
   alive,        ///< both: nothing has happened
+  status,       ///< launcher: the number of a round; agent: that, and the status of its ranks
 };
 
 /// Writer of the content of a message: numbers and texts, one after the other.

@@ -108,6 +108,18 @@ void remote_ranks::start(job_summary& job, output& shown) {
   await(state::running, 1, all, "did not start its ranks");
   input_ = input::unwatched;
   pass_input();
+  serve_status();
+}
+
+// Without a socket there is no status, and the job runs all the same.
+void remote_ranks::serve_status() try {
+  std::vector<std::string> names;
+  for (const auto& one : machines_) names.push_back(one.name);
+  status_.emplace(events_, std::move(names), [this](std::int64_t round) {
+    tell([&](machine& one) { one.messages.send(message::status, message_writer{}.number(round).bytes()); });
+  });
+} catch (const error& why) {
+  shown_->say(text("tutti-run: --status cannot show this job: ", why.what(), '\n'));
 }
 
 void remote_ranks::give_orders() {
@@ -182,6 +194,7 @@ void remote_ranks::check_start(const machine& one) const {
 
 void remote_ranks::handle(const event& happened) {
   if (happened.from == source::input) return pass_input();
+  if (happened.from == source::status_server) return status_->accept();
   auto& from = machines_[static_cast<std::size_t>(happened.index)];
   if (happened.from == source::words) return read_words(from);
   if (happened.from != source::machine || from.broken || !from.messages.is_open()) return;
@@ -230,6 +243,11 @@ void remote_ranks::obey(machine& from, message kind, std::string_view content) {
       return pass_input();
     case message::ended:
       return record_end(from, content);
+    case message::status: {
+      const auto round = in.number();
+      if (status_) status_->take(static_cast<std::size_t>(&from - machines_.data()), round, in.text());
+      return;
+    }
     case message::finished:
       if (from.at != state::lost) from.at = state::finished;
       return;
@@ -327,7 +345,8 @@ clock::time_point remote_ranks::tick(clock::time_point now) {
   }
   lose_silent(now, ending_ ? silent_after : lost_after);
   for (auto& one : machines_) one.messages.flush();
-  return newly_ended_ > 0 ? now : next_word_;
+  const auto next = status_ ? std::min(next_word_, status_->tick(now)) : next_word_;
+  return newly_ended_ > 0 ? now : next;
 }
 
 void remote_ranks::lose_silent(clock::time_point now, clock::duration longest) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "tutti-run/ranks/rank_names.hpp"
 #include "tutti-run/report.hpp"
 #include "tutti-run/signals.hpp"
+#include "tutti-run/status/server.hpp"
 
 namespace tutti::launch {
 
@@ -60,6 +62,7 @@ class remote_ranks : public job_ranks {
 
   void connect(const machine_slots& where, int index, int first);
   void give_orders();
+  void serve_status();
   void await(state wanted, std::size_t from, std::size_t to, const char* what);
   void check_start(const machine& one) const;
   void obey(machine& from, message kind, std::string_view content);
@@ -76,6 +79,7 @@ class remote_ranks : public job_ranks {
   int lifeline_;
   poller& events_;
   std::vector<machine> machines_;
+  std::optional<status_server> status_;
   job_summary* job_ = nullptr;
   output* shown_ = nullptr;
   std::uint64_t seen_ = 0;

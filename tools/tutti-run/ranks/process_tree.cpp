@@ -37,6 +37,10 @@ std::optional<process_info> inspect(pid_t pid) noexcept {
   return found;
 }
 
+bool is_dead(const process_info& process) noexcept { return process.state == 'Z' || process.state == 'X'; }
+
+}  // namespace
+
 std::vector<process_info> all_processes() {
   std::vector<process_info> found;
   const auto close = [](DIR* folder) { ::closedir(folder); };
@@ -50,10 +54,6 @@ std::vector<process_info> all_processes() {
   }
   return found;
 }
-
-bool is_dead(const process_info& process) noexcept { return process.state == 'Z' || process.state == 'X'; }
-
-}  // namespace
 
 std::vector<process_info> descendants(std::span<const pid_t> except) {
   std::unordered_multimap<pid_t, process_info> children;

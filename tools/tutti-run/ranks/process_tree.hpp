@@ -18,6 +18,9 @@ struct process_info {
   unsigned long long started_at = 0;  ///< with the pid, names a process for good
 };
 
+/// Returns all processes that /proc shows, dead ones included.
+std::vector<process_info> all_processes();
+
 /// The living processes below this one, parents before children, without those in `except` and what is below them.
 std::vector<process_info> descendants(std::span<const pid_t> except = {});
 

@@ -103,7 +103,8 @@ void obey_while_starting(int lifeline) {
   int signal = SIGKILL;
   const auto length = ::recv(lifeline, &signal, sizeof signal, MSG_DONTWAIT);
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (length > 0 && (signal == SIGTSTP || signal == SIGCONT || signal == SIGUSR1 || signal == SIGUSR2)) return;
+  const bool ends = signal != SIGTSTP && signal != SIGCONT && signal != SIGUSR1 && signal != SIGUSR2;
+  if (length > 0 && (!ends || signal == status_key)) return;
   throw failure(128 + signal, text("ended by ", signal_name(signal), " while the ranks were starting"));
 }
 

@@ -1,0 +1,161 @@
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <source_location>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/watch/flight_recorder.hpp>
+
+#include "support/temporary_directory.hpp"
+#include "tutti-run/status/recordings.hpp"
+#include "tutti-run/status/table.hpp"
+
+// Recordings that this process holds, as tutti-run --status finds and shows them.
+namespace {
+
+using namespace tutti::launch;
+using namespace tutti::watch;
+using here = std::source_location;
+
+constexpr call_kind all_reduce = call_kind::of("all_reduce"), barrier = call_kind::of("barrier");
+
+/// Recorders of all ranks of a world, in this process.
+struct world {
+  std::vector<std::unique_ptr<flight_recorder>> ranks;
+
+  explicit world(int size, const std::string& folder = "", std::uint32_t number = 1) {
+    static std::uint64_t worlds = 0;
+    ++worlds;
+    for (int r = 0; r < size; ++r) {
+      ranks.push_back(std::make_unique<flight_recorder>(r, size));
+      ranks.back()->keep_in({folder, "job", mark() + worlds, number});
+    }
+  }
+  void call(int rank, call_kind call, std::uint64_t sequence, bool ends) {
+    flight_recorder& r = *ranks[static_cast<std::size_t>(rank)];
+    const auto id =
+        r.issue(issued_operation{call, 1000, 4, tutti::dtype::f32}.place(sequence, 0, tutti::algorithm::automatic),
+                here::current());
+    if (ends) r.ended(id, {});
+  }
+  static std::uint64_t mark() { return static_cast<std::uint64_t>(::getpid()) << 32U; }
+};
+
+/// The recordings of this process, and not those of another job of this machine.
+held_ranks own() {
+  held_ranks all = read_ranks();
+  std::erase_if(all.recordings, [](const held_recording& one) { return one.pid != ::getpid(); });
+  all.waiting.clear();
+  return all;
+}
+
+TEST_CASE("tutti-run --status: the recordings of a process are found once each, with and without a folder") {
+  const tutti_test::temporary_directory home;
+  world first{2};
+  const world second{1, home.path().string(), 2};
+  first.call(1, all_reduce, 1, true);
+  // A child has the same descriptors.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const held_ranks all = own();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  REQUIRE(all.recordings.size() == 3);
+  for (const auto& one : all.recordings) {
+    CHECK(one.process == tutti::flight_tool::process_state::runs);
+    CHECK(one.line.front() == ::getpid());
+  }
+  const auto newest = newest_world(all.recordings);
+  CHECK(newest.size == 1);
+  CHECK(newest.others == 2);
+}
+
+TEST_CASE("tutti-run --status: what one machine tells another is the last operations, and those in flight") {
+  world w{2};
+  w.call(0, all_reduce, 1, false);
+  for (std::uint64_t i = 2; i < 6000; ++i) w.call(0, all_reduce, i, true);
+  const held_ranks all = own();
+  const std::string bytes = encode(all);
+  CHECK(bytes.size() < 100'000);
+  held_ranks read;
+  decode_ranks(bytes, read);
+  REQUIRE(read.recordings.size() == 2);
+  const auto there = newest_world(read.recordings);
+  const auto& entries = there.ranks[0].flight.entries;
+  CHECK(entries.size() == 513);
+  CHECK(entries.front().what.sequence == 1);
+  CHECK(entries.back().what.sequence == 5999);
+  CHECK(entries.back().ended >= entries.back().issued);
+  CHECK(there.ranks[0].flight.sites.size() == 2);
+  CHECK(there.ranks[1].flight.entries.empty());
+}
+
+TEST_CASE("tutti-run --status: a rank that records while it is read is read without torn records") {
+  world w{1};
+  std::atomic<bool> stop{false};
+  std::thread records{[&] {
+    for (std::uint64_t i = 1; !stop; ++i) w.call(0, i % 2 == 0 ? all_reduce : barrier, i, true);
+  }};
+  for (int i = 0; i < 50; ++i) {
+    const held_ranks all = own();
+    REQUIRE(all.recordings.size() == 1);
+    const auto read = newest_world(all.recordings);
+    for (const auto& e : read.ranks[0].flight.entries)
+      REQUIRE((e.what.call.number == all_reduce.number) == (e.what.sequence % 2 == 0));
+  }
+  stop = true;
+  records.join();
+}
+
+TEST_CASE("tutti-run --status: the table names the rank for which others wait, and fits where it must") {
+  world w{20};
+  for (int r = 0; r < 20; ++r)
+    for (std::uint64_t i = 1; i <= 5; ++i) w.call(r, all_reduce, i, true);
+  for (int r = 0; r < 20; ++r)
+    if (r != 13) w.call(r, barrier, 6, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1100});  // waits below a second are normal
+  const machine_ranks job{own(), {"node7"}};
+  const auto all = status_table(job, {});
+  CAPTURE(all.text);
+  CHECK(all.stuck);
+  CHECK(all.text.starts_with("Rank 13 keeps the others waiting.\nnode7 has not answered.\nrank  machine"));
+  CHECK(std::ranges::count(all.text, '\n') == 23);
+  const auto small = status_table(job, {10, 40});
+  CAPTURE(small.text);
+  CHECK(std::ranges::count(small.text, '\n') <= 10);
+  CHECK(small.text.find("\n13 ") != std::string::npos);
+  CHECK(small.text.find("more ranks)") != std::string::npos);
+  for (std::size_t at = 0; at < small.text.size();) {
+    const auto end = small.text.find('\n', at);
+    if (at > small.text.find("rank  ")) CHECK(end - at <= 40);
+    at = end + 1;
+  }
+  const auto json = nlohmann::json::parse(status_json(job).text);
+  CHECK(json["culprits"] == nlohmann::json::array({13}));
+  CHECK(json["ranks"][4]["waits_for"] == nlohmann::json::array({13}));
+  CHECK(json["silent_machines"] == nlohmann::json::array({"node7"}));
+}
+
+TEST_CASE("tutti-run --status: ranks of machines that nothing is known of are not accused") {
+  world w{3};
+  w.call(0, barrier, 1, false);
+  w.call(1, barrier, 1, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1100});
+  held_ranks all = own();
+  std::erase_if(all.recordings, [](const held_recording& one) { return one.memory->head.rank == 2; });
+  const auto shown = status_table({std::move(all), {}}, {});
+  CHECK(shown.text.starts_with("The ranks of this machine wait for rank 2, of which nothing is known here.\n"));
+  CHECK(shown.text.find("not here") != std::string::npos);
+}
+
+}  // namespace

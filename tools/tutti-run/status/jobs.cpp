@@ -1,0 +1,120 @@
+#include "tutti-run/status/jobs.hpp"
+
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "tutti-run/posix.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
+#include "tutti-run/status/server.hpp"
+
+namespace tutti::launch {
+namespace {
+
+struct found_job {
+  running_job job;
+  std::set<pid_t> processes;  ///< its ranks, and all processes above them
+};
+
+using line = std::vector<pid_t>;
+
+/// The process and those above it.
+line line_of(pid_t pid, const std::vector<process_info>& all) {
+  line result;
+  for (bool more = true; more && pid > 0 && result.size() < all.size();) {
+    result.push_back(pid);
+    const auto at = std::ranges::find(all, pid, &process_info::pid);
+    more = at != all.end();
+    if (more) pid = at->parent;
+  }
+  return result;
+}
+
+std::vector<found_job> find_jobs() {
+  const auto all = all_processes();
+  std::map<pid_t, found_job> launched;        // by supervisor
+  std::map<std::uint64_t, found_job> others;  // by world
+  for (const pid_t pid : status_servers())
+    if (std::ranges::find(all, pid, &process_info::pid) != all.end()) {
+      auto& one = launched[pid];
+      one.job.server = pid;
+      const auto above = line_of(pid, all);
+      one.processes.insert(above.begin(), above.end());
+    }
+  const auto home_of = [&](const line& above, pid_t supervisor, std::uint64_t world) -> found_job& {
+    for (const pid_t pid : above)
+      if (const auto at = launched.find(pid); at != launched.end() && at->second.job.server != 0) return at->second;
+    return supervisor != 0 ? launched[supervisor] : others[world];
+  };
+  held_ranks held = read_ranks();
+  // A process without a tutti-run above it is shown in the last world that it has joined.
+  std::map<pid_t, std::uint32_t> last;
+  for (const auto& one : held.recordings) last[one.pid] = std::max(last[one.pid], one.memory->head.number);
+  for (auto& one : held.recordings) {
+    if (one.supervisor == 0 && one.memory->head.number < last[one.pid]) continue;
+    auto& home = home_of(one.line, one.supervisor, one.memory->head.world);
+    home.processes.insert(one.line.begin(), one.line.end());
+    home.job.ranks.recordings.push_back(std::move(one));
+  }
+  for (auto& one : held.waiting) {
+    auto& home = home_of(one.line, one.supervisor, 0);
+    home.processes.insert(one.line.begin(), one.line.end());
+    home.job.ranks.waiting.push_back(std::move(one));
+  }
+  std::vector<found_job> result;
+  for (auto& [supervisor, one] : launched) {
+    const auto above = line_of(supervisor, all);
+    one.job.process = above.size() > 1 ? above[1] : supervisor;  // the one that users know
+    result.push_back(std::move(one));
+  }
+  for (auto& [world, one] : others) {
+    one.job.process =
+        std::ranges::min_element(one.job.ranks.recordings, {}, [](const auto& r) { return r.memory->head.rank; })->pid;
+    result.push_back(std::move(one));
+  }
+  return result;
+}
+
+std::string command_of(pid_t pid) {
+  constexpr std::size_t most = 60;
+  std::ifstream file{text("/proc/", pid, "/cmdline"), std::ios::binary};
+  std::string words{std::istreambuf_iterator<char>{file}, {}};
+  while (words.ends_with('\0')) words.pop_back();
+  std::ranges::replace(words, '\0', ' ');
+  return words.size() > most ? words.substr(0, most) + "..." : words;
+}
+
+[[noreturn]] void refuse(const std::string& why) { throw failure(2, why); }
+
+[[noreturn]] void refuse_process(pid_t process) {
+  struct stat status{};
+  if (::stat(text("/proc/", process).c_str(), &status) != 0) refuse(text("there is no process ", process));
+  if (status.st_uid != ::geteuid() && ::geteuid() != 0) {
+    const passwd* const user = ::getpwuid(status.st_uid);
+    refuse(text("process ", process, " belongs to another user (", user ? user->pw_name : "unknown", ", uid ",
+                status.st_uid, "), whose jobs are not shown to you"));
+  }
+  refuse(text("process ", process, " neither is, nor has started, a rank that has joined its world"));
+}
+
+}  // namespace
+
+running_job find_job(std::optional<pid_t> process) {
+  auto all = find_jobs();
+  if (process) std::erase_if(all, [&](const found_job& one) { return !one.processes.contains(*process); });
+  if (all.size() == 1) return std::move(all.front().job);
+  if (all.empty() && process) refuse_process(*process);
+  if (all.empty()) refuse("no rank of a job of yours runs on this machine, or none has joined its world yet");
+  std::string list = "several jobs run here; name one by one of its processes, as in tutti-run --status " +
+                     std::to_string(all.front().job.process) + ":";
+  for (const auto& one : all) list += text("\n  ", one.job.process, "  ", command_of(one.job.process));
+  refuse(list);
+}
+
+}  // namespace tutti::launch

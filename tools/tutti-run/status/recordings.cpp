@@ -1,0 +1,263 @@
+#include "tutti-run/status/recordings.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include <tutti/os/host.hpp>
+#include <tutti/watch/flight.hpp>
+
+#include "tutti-run/machines/message.hpp"
+#include "tutti-run/posix.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
+
+namespace tutti::launch {
+namespace {
+
+using flight_tool::process_state;
+using watch::recording;
+
+constexpr std::string_view supervisor_name = "tutti-keeper";
+constexpr std::size_t block = sizeof(watch::record);
+constexpr std::uint64_t operations_told = 512;
+constexpr std::int32_t most_ranks = 1 << 20;
+
+std::string link_of(const std::string& path) {
+  std::array<char, 4096> to{};
+  const auto length = ::readlink(path.c_str(), to.data(), to.size());
+  return {to.data(), length < 0 ? 0 : static_cast<std::size_t>(length)};
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+bool may_be_recording(std::string_view file) {
+  constexpr std::string_view deleted = " (deleted)";
+  if (file.ends_with(deleted)) file.remove_suffix(deleted.size());
+  const std::string_view name = file.substr(file.rfind('/') + 1);
+  return file == text("/memfd:", watch::recording_head::memory_name) ||
+         (name.starts_with("rank_") && name.ends_with(".ring"));
+}
+
+bool read_all(int fd, std::span<std::byte> to, std::size_t offset) {
+  while (!to.empty()) {
+    const auto count = ::pread(fd, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    to = to.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+/// Returns false for what is no recording, or cannot be one: root reads what any user has made.
+bool is_recording(const watch::recording_head& h) {
+  return h.magic == h.sign && h.version == h.known_version && h.size <= most_ranks && h.rank >= 0 && h.rank < h.size;
+}
+
+/// Reads a file as a recording; nothing if it is none. Its rank goes on meanwhile: ids only ascend, so a record with
+/// the same id before and after was not replaced in between.
+std::unique_ptr<recording> read_recording(int fd) {
+  auto r = std::make_unique<recording>();
+  const auto bytes = std::as_writable_bytes(std::span{r.get(), 1});
+  auto after = std::make_unique<decltype(r->records)>();
+  const std::size_t records = sizeof(recording) - sizeof r->records;
+  if (!read_all(fd, bytes, 0) || !is_recording(r->head)) return nullptr;
+  if (!read_all(fd, std::as_writable_bytes(std::span{*after}), records)) return nullptr;
+  for (std::size_t i = 0; i < after->size(); ++i)
+    if ((*after)[i].id() != r->records[i].id())
+      std::memset(static_cast<void*>(&r->records[i]), 0, sizeof(watch::record));
+  return r;
+}
+
+process_state state_of(char state) {
+  if (state == 'Z' || state == 'X') return process_state::gone;
+  return state == 'T' || state == 't' ? process_state::stopped : process_state::runs;
+}
+
+std::optional<int> number_in(std::string_view environment, std::string_view name) {
+  while (!environment.empty()) {
+    const std::string_view variable = environment.substr(0, environment.find('\0'));
+    if (variable.starts_with(name) && variable.size() > name.size() && variable[name.size()] == '=') {
+      int value = 0;
+      std::from_chars(variable.data() + name.size() + 1, variable.data() + variable.size(), value);
+      return value;
+    }
+    environment.remove_prefix(std::min(environment.size(), variable.size() + 1));
+  }
+  return std::nullopt;
+}
+
+/// The processes of this machine at one moment.
+class process_table {
+ public:
+  process_table() {
+    for (const auto& one : launch::all_processes()) all_.emplace(one.pid, one);
+  }
+  const std::unordered_map<pid_t, process_info>& all() const noexcept { return all_; }
+
+  std::vector<pid_t> line_of(pid_t pid) const {
+    std::vector<pid_t> line;
+    for (auto at = all_.find(pid); at != all_.end() && line.size() < all_.size(); at = all_.find(at->second.parent))
+      line.push_back(at->first);
+    return line;
+  }
+  pid_t supervisor_in(const std::vector<pid_t>& line) const {
+    for (const pid_t pid : line)
+      if (content_of(text("/proc/", pid, "/comm")) == text(supervisor_name, '\n')) return pid;
+    return 0;
+  }
+
+ private:
+  std::unordered_map<pid_t, process_info> all_;
+};
+
+/// Recordings by their files: a child made by fork() holds that of its parent, too.
+using by_file = std::map<std::pair<dev_t, ino_t>, held_recording>;
+
+void add_recordings_of(const process_info& process, by_file& found) {
+  const std::string folder = text("/proc/", process.pid, "/fd");
+  const auto close = [](DIR* d) { ::closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> all{::opendir(folder.c_str()), close};
+  if (!all) return;
+  while (const dirent* entry = ::readdir(all.get())) {
+    const std::string path = text(folder, '/', entry->d_name);
+    if (!may_be_recording(link_of(path))) continue;
+    const unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    struct stat status{};
+    if (!file || ::fstat(file.value(), &status) != 0) continue;
+    auto memory = read_recording(file.value());
+    if (!memory) continue;
+    const auto key = std::pair{status.st_dev, status.st_ino};
+    const bool own = memory->head.start_time == process.started_at;
+    if (found.contains(key) && !own) continue;
+    found[key] = {std::move(memory), os::read_clocks(), process.pid, state_of(process.state), {}, 0};
+  }
+}
+
+}  // namespace
+
+held_ranks read_ranks() {
+  const process_table table;
+  by_file found;
+  for (const auto& [pid, process] : table.all()) add_recordings_of(process, found);
+  held_ranks result;
+  std::set<pid_t> joined;
+  for (auto& [file, one] : found) {
+    one.line = table.line_of(one.pid);
+    one.supervisor = table.supervisor_in(one.line);
+    joined.insert(one.line.begin(), one.line.end());
+    result.recordings.push_back(std::move(one));
+  }
+  for (const auto& [pid, process] : table.all()) {
+    if (joined.contains(pid) || table.supervisor_in({process.parent}) == 0) continue;
+    const std::string environment = content_of(text("/proc/", pid, "/environ"));
+    const auto rank = number_in(environment, "RANK"), size = number_in(environment, "WORLD_SIZE");
+    if (!rank || !size || !number_in(environment, "TUTTI_REPORT_FD") || *rank < 0 || *rank >= *size) continue;
+    result.waiting.push_back(
+        {*rank, *size, pid, state_of(process.state), os::hostname(), table.line_of(pid), process.parent});
+  }
+  std::ranges::sort(result.waiting, {}, &waiting_rank::rank);
+  return result;
+}
+
+std::string encode(const held_ranks& all) {
+  message_writer out;
+  out.number(static_cast<std::int64_t>(all.recordings.size())).number(static_cast<std::int64_t>(all.waiting.size()));
+  for (const auto& one : all.recordings) {
+    std::uint64_t newest = 0;
+    for (const auto& r : one.memory->records) newest = std::max(newest, r.id());
+    // All that is neither empty nor old, in blocks of the size of a record.
+    const auto bytes = std::as_bytes(std::span{one.memory.get(), 1});
+    const std::size_t records = (bytes.size() - sizeof one.memory->records) / block;
+    std::string blocks;
+    for (std::size_t i = 0; i < bytes.size() / block; ++i) {
+      const auto part = bytes.subspan(i * block, block);
+      if (std::ranges::all_of(part, [](std::byte b) { return b == std::byte{0}; })) continue;
+      if (i >= records) {
+        const auto& r = one.memory->records[i - records];
+        if (r.id() + operations_told <= newest && !r.is_kept(watch::record::in_flight)) continue;
+      }
+      blocks += message_writer{}.number(static_cast<std::int64_t>(i)).bytes();
+      blocks.append(reinterpret_cast<const char*>(part.data()), part.size());
+    }
+    out.number(static_cast<std::int64_t>(one.read_at.ticks)).number(one.read_at.steady).number(one.read_at.wall);
+    out.number(one.pid).number(static_cast<int>(one.process)).text(blocks);
+  }
+  for (const auto& one : all.waiting)
+    out.number(one.rank).number(one.size).number(one.pid).number(static_cast<int>(one.process)).text(one.host);
+  return out.bytes();
+}
+
+void decode_ranks(std::string_view bytes, held_ranks& into) {
+  message_reader in{bytes};
+  const auto recordings = in.number(), waiting = in.number();
+  for (std::int64_t i = 0; i < recordings; ++i) {
+    held_recording one;
+    one.memory = std::make_unique<recording>();
+    const auto to = std::as_writable_bytes(std::span{one.memory.get(), 1});
+    one.read_at.ticks = static_cast<std::uint64_t>(in.number());
+    one.read_at.steady = in.number();
+    one.read_at.wall = in.number();
+    one.pid = in.small();
+    one.process = static_cast<process_state>(in.small());
+    for (std::string_view blocks = in.text(); !blocks.empty(); blocks.remove_prefix(8 + block)) {
+      const auto at = static_cast<std::uint64_t>(message_reader{blocks}.number());
+      if (blocks.size() < 8 + block || at >= to.size() / block) throw failure(1, "the status of a rank is malformed");
+      std::memcpy(to.data() + at * block, blocks.data() + 8, block);
+    }
+    if (!is_recording(one.memory->head)) throw failure(1, "the status of a rank is malformed");
+    into.recordings.push_back(std::move(one));
+  }
+  for (std::int64_t i = 0; i < waiting; ++i) {
+    waiting_rank one;
+    one.rank = in.small();
+    one.size = in.small();
+    one.pid = in.small();
+    one.process = static_cast<process_state>(in.small());
+    one.host = in.text();
+    into.waiting.push_back(std::move(one));
+  }
+}
+
+flight_tool::recorded_world newest_world(const std::vector<held_recording>& all) {
+  flight_tool::recorded_world w;
+  w.missing = flight_tool::absence::elsewhere;
+  const auto age = [](const watch::recording_head& h) { return std::tuple{h.number, h.first.read().wall, h.world}; };
+  decltype(age(all.front().memory->head)) newest{};
+  for (const auto& one : all) newest = std::max(newest, age(one.memory->head));
+  for (const auto& one : all) {
+    if (one.memory->head.world != std::get<2>(newest)) {
+      ++w.others;
+      continue;
+    }
+    auto& rank = w.ranks.emplace_back();
+    rank.flight = watch::copy_of(*one.memory, one.read_at, true);
+    w.size = std::max(w.size, rank.flight.size);
+    for (auto& group : rank.flight.groups)
+      std::erase_if(group.ranks, [&](int member) { return member < 0 || member >= rank.flight.size; });
+    rank.flight.pid = one.pid;
+    rank.process = one.process;
+    w.now = std::max(w.now, one.read_at.wall);
+  }
+  std::ranges::sort(w.ranks, {}, [](const flight_tool::recorded_rank& r) { return r.flight.rank; });
+  return w;
+}
+
+}  // namespace tutti::launch
