@@ -16,6 +16,17 @@ TEST_CASE("text: what came from outside is shown in one line, in quotes, and not
   CHECK(quoted(std::string(97, 'x')) == '"' + std::string(96, 'x') + "...\"");
 }
 
+TEST_CASE("text: a part of a name keeps plain characters, and tells all other texts apart by their hash") {
+  using tutti::detail::name_part;
+  CHECK(name_part("train-7.a_B@c:d+e") == "train-7.a_B@c:d+e");
+  CHECK(name_part("").empty());
+  CHECK(name_part("a/b").starts_with("a_b-"));
+  CHECK(name_part("a/b") != name_part("a b"));
+  CHECK(name_part(std::string(64, 'x')) == std::string(64, 'x'));
+  CHECK(name_part(std::string(65, 'x')).size() < 90);
+  CHECK(name_part(std::string(65, 'x')) != name_part(std::string(66, 'x')));
+}
+
 TEST_CASE("text: durations are cut, not rounded, and say no more than a tenth of a second") {
   using tutti::detail::in_seconds;
   CHECK(in_seconds(0s) == "0 ms");

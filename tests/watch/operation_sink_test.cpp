@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -19,6 +21,8 @@
 
 #include <tutti/core/error.hpp>
 #include <tutti/core/log.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/watch/flight.hpp>
 #include <tutti/watch/flight_recorder.hpp>
 #include <tutti/watch/metrics_file.hpp>
 #include <tutti/watch/trace_file.hpp>
@@ -258,8 +262,7 @@ std::map<std::string, double> samples_of(const std::string& text) {
 
 TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' format") {
   const tutti_test::temporary_directory folder;
-  const std::string path = metrics_path(folder.path().string(), 2, 1);
-  CHECK(path == folder.file("tutti_rank_2.prom"));
+  const std::string path = metrics_path(folder.path().string(), "a \"job\"\n", 2, 1);
   constexpr std::int64_t ms = 1'000'000;
   const std::int64_t now = 1'700'000'000'000 * ms;
   operation o;
@@ -269,9 +272,10 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   o.element_bytes = 4;
   {
     metrics_file m{folder.path().string(), 2, 4, 1, "a \"job\"\n", now};
-    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_ranks{rank="2"})") == 4);
-    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{rank="2"})") == 1);
-    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_operation_timestamp_seconds{rank="2"})") == 1.7e9);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_ranks{job_name="a \"job\"\n",rank="2"})") == 4);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{job_name="a \"job\"\n",rank="2"})") == 1);
+    CHECK(samples_of(text_of_file(path))
+              .at(R"(tutti_last_operation_timestamp_seconds{job_name="a \"job\"\n",rank="2"})") == 1.7e9);
     m.take(o, now, now + 2 * ms, now + 5 * ms, {});
     m.take(o, now, now, now, {});
     o.state = progress::failed;
@@ -280,30 +284,79 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
     CHECK(text_of_file(path).find("call=") == std::string::npos);
     m.end_batch(now + 6000 * ms);
     CHECK(text_of_file(path).find("call=") != std::string::npos);
-    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{rank="2"})") == 1.7e9 + 6);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{job_name="a \"job\"\n",rank="2"})") ==
+          1.7e9 + 6);
     m.end_batch(now + 7000 * ms);   // too soon again
     m.end_batch(now + 12000 * ms);  // nothing new, but the rank is there
-    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{rank="2"})") == 1.7e9 + 12);
-    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{rank="2"})") == 1);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{job_name="a \"job\"\n",rank="2"})") ==
+          1.7e9 + 12);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{job_name="a \"job\"\n",rank="2"})") == 1);
   }
   const auto samples = samples_of(text_of_file(path));
-  CHECK(samples.at(R"(tutti_world_open{rank="2"})") == 0);
-  const std::string labels = R"({rank="2",call="all_reduce"})";
+  CHECK(samples.at(R"(tutti_world_open{job_name="a \"job\"\n",rank="2"})") == 0);
+  const std::string labels = R"({job_name="a \"job\"\n",rank="2",call="all_reduce"})";
   CHECK(samples.at("tutti_operation_bytes_total" + labels) == 12000);
   CHECK(samples.at("tutti_operation_failures_total" + labels) == 1);
   CHECK(samples.at("tutti_operation_wait_seconds_total" + labels) == doctest::Approx(0.002));
   CHECK(samples.at("tutti_operation_duration_seconds_count" + labels) == 3);
   CHECK(samples.at("tutti_operation_duration_seconds_sum" + labels) == doctest::Approx(2000.005));
   const auto within = [&](const char* limit) {
-    return samples.at(R"(tutti_operation_duration_seconds_bucket{rank="2",call="all_reduce",le=")" +
-                      std::string(limit) + "\"}");
+    return samples.at(
+        R"(tutti_operation_duration_seconds_bucket{job_name="a \"job\"\n",rank="2",call="all_reduce",le=")" +
+        std::string(limit) + "\"}");
   };
   CHECK(within("1e-05") == 1);
   CHECK(within("0.01") == 2);
   CHECK(within("100") == 2);
   CHECK(within("+Inf") == 3);
-  CHECK(samples.at(R"(tutti_world_info{rank="2",job_name="a \"job\"\n"})") == 1);
-  CHECK(samples.at(R"(tutti_process_resident_memory_bytes{rank="2"})") > 0);
+  CHECK(samples.at(R"(tutti_process_resident_memory_bytes{job_name="a \"job\"\n",rank="2"})") > 0);
+}
+
+TEST_CASE("metrics_file: jobs that share a folder have files and series of their own") {
+  const tutti_test::temporary_directory folder;
+  const std::string home = folder.path().string();
+  CHECK(metrics_path(home, "a", 0, 1) == folder.file("tutti_a_rank_0.prom"));
+  CHECK(metrics_path(home, "a", 1, 2) == folder.file("tutti_a_rank_1_world2.prom"));
+  const std::string odd = metrics_path(home, "../b\n", 0, 1);
+  CHECK(odd.starts_with(folder.file("tutti_.._b_-")));
+  CHECK(odd != metrics_path(home, "../b ", 0, 1));
+  const metrics_file a{home, 0, 2, 1, "a", 0}, b{home, 0, 2, 1, "../b\n", 0};
+  auto samples = samples_of(text_of_file(metrics_path(home, "a", 0, 1)));
+  const auto others = samples_of(text_of_file(odd));
+  CHECK(samples.size() == others.size());
+  const auto alone = samples.size() + others.size();
+  samples.insert(others.begin(), others.end());
+  CHECK(samples.size() == alone);
+}
+
+TEST_CASE("metrics_file: files of processes that have ended are removed by the next job; others stay") {
+  const tutti_test::temporary_directory folder;
+  const std::string home = folder.path().string();
+  const auto left_by = [&](const char* job, const std::string& writer) {
+    {
+      const metrics_file m{home, 0, 1, 1, job, 0};
+    }
+    std::string text = text_of_file(metrics_path(home, job, 0, 1));
+    const std::string first = "# Written on " + kernel_and_pids() + " by process ";
+    REQUIRE(text.starts_with(first));
+    text.replace(0, text.find('\n'), writer.starts_with('#') ? writer : first + writer);
+    std::ofstream{metrics_path(home, job, 0, 1)} << text;
+  };
+  const std::string own = std::to_string(::getpid());
+  left_by("alive", own + ' ' + std::to_string(tutti::os::process_start_time(::getpid()).value()));
+  left_by("earlier", own + " 1");  // an earlier process had this pid
+  left_by("elsewhere", "# Written on another/7 by process " + own + " 1");
+  left_by("unknown", "# A comment");
+  std::ofstream{folder.file("node_exporter.prom")} << "# Written on " << kernel_and_pids() << " by process " << own
+                                                   << " 1\n";
+  const metrics_file next{home, 0, 1, 1, "next", 0};
+  const auto exists = [&](const char* job) { return std::filesystem::exists(metrics_path(home, job, 0, 1)); };
+  CHECK(exists("alive"));
+  CHECK_FALSE(exists("earlier"));
+  CHECK(exists("elsewhere"));
+  CHECK(exists("unknown"));
+  CHECK(exists("next"));
+  CHECK(std::filesystem::exists(folder.file("node_exporter.prom")));
 }
 
 }  // namespace

@@ -135,8 +135,9 @@ inline void start_watching(const watch_options& chosen, const roster& all, std::
     });
   if (!chosen.metrics.empty())
     attempt("the metrics", [&] {
+      const std::string name = place.job.empty() ? "world-" + std::to_string(place.world) : place.job;
       recorder.send_to(
-          std::make_unique<watch::metrics_file>(chosen.metrics, head.rank, head.size, place.number, place.job, now));
+          std::make_unique<watch::metrics_file>(chosen.metrics, head.rank, head.size, place.number, name, now));
     });
 }
 

@@ -12,10 +12,12 @@ namespace tutti::watch {
 
 /// The operations of a rank as metrics in Prometheus' text format, in a file that is replaced as a whole every few
 /// seconds while the rank calls tutti or waits in it, and when it leaves its world: for the textfile collector of
-/// Prometheus' node-exporter. Labels are the rank and the call, whose number is fixed.
+/// Prometheus' node-exporter, which refuses a series that two files have. The name of the job is therefore in the name
+/// of the file and in every series. Other labels are the rank and the call, whose number is fixed.
 class metrics_file final : public operation_sink {
  public:
-  /// Writes the file, with all counters at zero. Throws error{system} or {out_of_resources}.
+  /// Removes files that processes of this machine left when they ended, and writes its own, with all counters at zero.
+  /// Throws error{system} or {out_of_resources}.
   TUTTI_DECL metrics_file(const std::string& folder, int rank, int size, std::uint32_t number, const std::string& job,
                           std::int64_t now);
   TUTTI_DECL ~metrics_file() override;
@@ -33,14 +35,15 @@ class metrics_file final : public operation_sink {
   };
   TUTTI_DECL void write_out();
 
-  std::string path_, labels_, job_;
+  std::string path_, writer_, labels_;
   int size_;
   std::int64_t written_, last_end_;
   bool left_ = false;
   std::array<counts, std::size(call_kind::names) + 1> calls_{};
 };
 
-TUTTI_DECL std::string metrics_path(const std::string& folder, int rank, std::uint32_t number);
+/// Returns folder/tutti_<job>_rank_3.prom; tutti_<job>_rank_3_world2.prom for the second world of a process.
+TUTTI_DECL std::string metrics_path(const std::string& folder, const std::string& job, int rank, std::uint32_t number);
 
 }  // namespace tutti::watch
 

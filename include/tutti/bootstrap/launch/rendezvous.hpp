@@ -1,5 +1,4 @@
 #pragma once
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,7 +9,7 @@
 #include <tutti/bootstrap/launch/selection.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/rendezvous/url.hpp>
-#include <tutti/core/hash.hpp>
+#include <tutti/core/text.hpp>
 
 namespace tutti::detail {
 
@@ -66,22 +65,9 @@ inline rendezvous_url at_socket(std::string name) {
   return url;
 }
 
-/// Returns the rendezvous at the abstract socket `tutti-<uid>-<job>`. Characters that a URL reserves are replaced and a
-/// long job is cut; the hash of the job is then appended, so that names stay distinct.
+/// Returns the rendezvous at the abstract socket `tutti-<uid>-<job>`; see name_part() of the job.
 inline rendezvous_url local_rendezvous(std::uint32_t user, std::string_view job) {
-  constexpr std::size_t longest_job = 64;
-  std::string name = "tutti-" + std::to_string(user) + "-";
-  std::uint64_t hash = tutti::detail::fnv_start;
-  bool changed = job.size() > longest_job;
-  for (std::size_t i = 0; i < job.size(); ++i) {
-    const char c = job[i];
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("-._@:+").find(c) != std::string_view::npos;
-    changed = changed || !plain;
-    hash = tutti::detail::fnv(hash, static_cast<unsigned char>(c));
-    if (i < longest_job) name += plain ? c : '_';
-  }
-  return at_socket(changed ? name + "-" + std::to_string(hash) : name);
+  return at_socket("tutti-" + std::to_string(user) + "-" + name_part(job));
 }
 
 /// Returns the TCP rendezvous at `host`, which came from `variable`.

@@ -1,18 +1,27 @@
 #pragma once
+#include <dirent.h>
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <tutti/config.hpp>
+#include <tutti/core/text.hpp>
 #include <tutti/os/atomic_file.hpp>
 #include <tutti/os/memory.hpp>
+#include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
+#include <tutti/watch/flight.hpp>
 #include <tutti/watch/metrics_file.hpp>
 
 namespace tutti::watch {
@@ -46,22 +55,52 @@ TUTTI_DECL std::uint64_t resident_bytes() {
   return pages * os::page_bytes();
 }
 
+/// Returns what begins the first line of a file of metrics, a comment; the process that writes it and its start time
+/// follow.
+TUTTI_DECL std::string begin_of_writer() { return "# Written on " + kernel_and_pids() + " by process "; }
+
+TUTTI_DECL std::string writer_line() {
+  const ::pid_t pid = ::getpid();
+  return begin_of_writer() + std::to_string(pid) + ' ' + std::to_string(os::process_start_time(pid).value_or(0)) + '\n';
+}
+
+/// Removes the files of metrics whose processes have ended. Those of other machines and containers stay: nothing is
+/// known about their processes.
+TUTTI_DECL void remove_ended_metrics(const std::string& folder) {
+  const std::unique_ptr<::DIR, int (*)(::DIR*)> all{::opendir(folder.c_str()), ::closedir};
+  const std::string begin = begin_of_writer();
+  while (const ::dirent* const file = all ? ::readdir(all.get()) : nullptr) {
+    const std::string_view name = file->d_name;
+    if (!name.starts_with("tutti_") || !name.ends_with(".prom")) continue;
+    const std::string path = folder + '/' + file->d_name;
+    const std::string text = os::read_file(path, 256).value_or("");
+    if (!text.starts_with(begin)) continue;
+    ::pid_t pid = 0;
+    std::uint64_t start_time = 0;
+    const char* const end = text.data() + text.size();
+    const char* const space = std::from_chars(text.data() + begin.size(), end, pid).ptr;
+    if (space != end && std::from_chars(space + 1, end, start_time).ec == std::errc{} && !os::is_alive(pid, start_time))
+      ::unlink(path.c_str());
+  }
+}
+
 }  // namespace detail
 
-TUTTI_DECL std::string metrics_path(const std::string& folder, int rank, std::uint32_t number) {
-  const std::string name = "tutti_rank_" + std::to_string(rank) + (number > 1 ? "_world" + std::to_string(number) : "");
-  return folder + "/" + name + ".prom";
+TUTTI_DECL std::string metrics_path(const std::string& folder, const std::string& job, int rank, std::uint32_t number) {
+  return folder + "/tutti_" + ::tutti::detail::name_part(job) + "_rank_" + std::to_string(rank) +
+         (number > 1 ? "_world" + std::to_string(number) : "") + ".prom";
 }
 
 TUTTI_DECL metrics_file::metrics_file(const std::string& folder, int rank, int size, std::uint32_t number,
                                       const std::string& job, std::int64_t now)
-    : path_(metrics_path(folder, rank, number)),
-      labels_("rank=\"" + std::to_string(rank) + '"' +
+    : path_(metrics_path(folder, job, rank, number)),
+      writer_(detail::writer_line()),
+      labels_("job_name=" + detail::label_value(job) + ",rank=\"" + std::to_string(rank) + '"' +
               (number > 1 ? ",world=\"" + std::to_string(number) + '"' : std::string())),
-      job_(job),
       size_(size),
       written_(now),
       last_end_(now) {
+  detail::remove_ended_metrics(folder);
   write_out();
 }
 
@@ -95,7 +134,7 @@ TUTTI_DECL void metrics_file::end_batch(std::int64_t now) {
 }
 
 TUTTI_DECL void metrics_file::write_out() {
-  std::string text;
+  std::string text = writer_;
   const auto begin = [&](const char* name, const char* type, const char* help) {
     text += std::string("# HELP ") + name + ' ' + help + "\n# TYPE " + name + ' ' + type + '\n';
   };
@@ -109,8 +148,6 @@ TUTTI_DECL void metrics_file::write_out() {
   };
   using detail::metric_number;
 
-  begin("tutti_world_info", "gauge", "The job of this rank; always 1.");
-  line("tutti_world_info", ",job_name=" + detail::label_value(job_), "1");
   begin("tutti_world_ranks", "gauge", "Ranks of the world.");
   line("tutti_world_ranks", "", std::to_string(size_));
   begin("tutti_world_open", "gauge", "1 until the rank leaves its world, then 0.");
