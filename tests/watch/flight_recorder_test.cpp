@@ -228,6 +228,22 @@ TEST_CASE("flight_recorder: a folder that takes no file leaves the recording in 
   CHECK(copy(r).entries.size() == 1);
 }
 
+TEST_CASE(
+    "flight_recorder: a file that cannot take its place leaves the recording in memory, and nothing in the folder") {
+  const tutti_test::temporary_directory folder;
+  std::filesystem::create_directories(folder.file("rank_0.ring/taken"));
+  flight_recorder r{0, 1};
+  const recording* const before = &r.memory();
+  CHECK_THROWS_AS(r.keep_in({folder.path().string(), "", 0, 1}), tutti::error);
+  CHECK(&r.memory() == before);
+  issue(r, 1);
+  CHECK(copy(r).entries.size() == 1);
+  r.ended(1, {errc::peer_lost, 0, 0, 0});  // dumps into a folder that the recorder is kept in
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) left.push_back(entry.path().filename());
+  CHECK(left == std::vector<std::string>{"rank_0.ring"});
+}
+
 TEST_CASE("flight_recorder: a signal of the user's choice dumps at the next tick") {
   const tutti_test::temporary_directory folder;
   flight_recorder r{0, 1};

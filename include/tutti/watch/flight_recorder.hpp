@@ -145,7 +145,8 @@ class flight_recorder {
   }
   /// Returns the next record that may be overwritten; after many, one of an operation in flight.
   TUTTI_DECL record& step_over() noexcept;
-  TUTTI_DECL int move_to(os::fd file) noexcept;
+  TUTTI_DECL int copy_to(const os::fd& file, os::shm_mapping& copy) const noexcept;
+  TUTTI_DECL void take(os::fd file, os::shm_mapping copy) noexcept;
   TUTTI_DECL void keep_in_memfd() noexcept;
   TUTTI_DECL std::uint16_t find_site(const std::source_location& where, std::size_t place) noexcept;
   TUTTI_DECL void read_clocks(deadline now) noexcept;

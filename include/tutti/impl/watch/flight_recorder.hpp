@@ -75,20 +75,20 @@ TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
   ::unlink(fresh.c_str());  // left by an earlier process
   os::fd file{::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
   if (!file) os::throw_errno(errno, "cannot create " + fresh);
-  if (const int why = move_to(std::move(file)); why != 0) {
+  const auto fail = [&](int why, const std::string& name) {
     ::unlink(fresh.c_str());
-    os::throw_errno(why, "cannot write " + fresh);
-  }
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) {
-    const int why = errno;
-    ::unlink(fresh.c_str());
-    os::throw_errno(why, "cannot write " + path);
-  }
-  folder_ = where.folder;
+    os::throw_errno(why, "cannot write " + name);
+  };
+  std::string folder = where.folder;
+  os::shm_mapping copy;
+  if (const int why = copy_to(file, copy); why != 0) fail(why, fresh);
+  if (std::rename(fresh.c_str(), path.c_str()) != 0) fail(errno, path);
+  take(std::move(file), std::move(copy));  // from here on nothing fails
+  folder_ = std::move(folder);
 }
 
-/// Makes an empty file the recording's memory. Returns 0 or an errno; the recording then stays where it is.
-TUTTI_DECL int flight_recorder::move_to(os::fd file) noexcept {
+/// Maps an empty file and copies the recording there. Returns 0 or an errno.
+TUTTI_DECL int flight_recorder::copy_to(const os::fd& file, os::shm_mapping& copy) const noexcept {
   // Blocks that the disk has not got later would end the process at a store.
   int full = EINTR;
   while (full == EINTR) full = ::posix_fallocate(file.native(), 0, sizeof(recording));
@@ -96,17 +96,24 @@ TUTTI_DECL int flight_recorder::move_to(os::fd file) noexcept {
   void* const at = ::mmap(nullptr, sizeof(recording), PROT_READ | PROT_WRITE, MAP_SHARED, file.native(), 0);
   if (at == MAP_FAILED) return errno;
   std::memcpy(at, static_cast<const void*>(memory_), sizeof(recording));
-  memory_ = static_cast<recording*>(at);
-  mapped_ = os::shm_mapping{at, sizeof(recording)};
-  file_ = std::move(file);
+  copy = os::shm_mapping{at, sizeof(recording)};
   return 0;
+}
+
+/// Records in the copy from now on.
+TUTTI_DECL void flight_recorder::take(os::fd file, os::shm_mapping copy) noexcept {
+  mapped_ = std::move(copy);
+  memory_ = reinterpret_cast<recording*>(mapped_.data());
+  file_ = std::move(file);
 }
 
 TUTTI_DECL void flight_recorder::keep_in_memfd() noexcept {
   rlimit most{};  // at a larger file the kernel would end the process
   if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < sizeof(recording)) return;
   os::fd file{::memfd_create(recording_head::memory_name, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
-  if (!file || move_to(std::move(file)) != 0) return;
+  os::shm_mapping copy;
+  if (!file || copy_to(file, copy) != 0) return;
+  take(std::move(file), std::move(copy));
   static_cast<void>(::fcntl(file_.native(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
 }
 
