@@ -9,10 +9,14 @@
 #include <string>
 #include <string_view>
 #include <tutti/tutti.hpp>
+#include <utility>
+#include <vector>
 
 #include "host.hpp"
 #include "nccl.hpp"
 #include "options.hpp"
+#include "recording.hpp"
+#include "replay.hpp"
 #include "table.hpp"
 #include "tune.hpp"
 
@@ -46,6 +50,8 @@ int main(int argc, char** argv) try {
   const char* rank = std::getenv("RANK");
   const bool first = rank == nullptr || std::string_view{rank} == "0";
   if (const auto status = bench::parse(argc, argv, o, first)) return *status;
+  std::vector<bench::recording> recordings;
+  if (!o.replay.empty()) recordings = bench::recordings_in(o.replay);
   tutti::init_options how;
   if (o.machines > 1) {
     if (rank == nullptr) throw tutti::usage_error("--machines goes by RANK in the environment, as tutti-run sets it");
@@ -53,6 +59,10 @@ int main(int argc, char** argv) try {
   }
   auto world = tutti::init(how);
   world.timeout(std::chrono::duration_cast<tutti::duration>(std::chrono::duration<double>(o.timeout_seconds)));
+  if (!o.replay.empty()) {
+    bench::replay(std::move(world), o, recordings);
+    return 0;
+  }
   if (o.root < 0 || o.root >= world.size())
     throw tutti::usage_error("--root " + std::to_string(o.root) + " is not a rank of this world of " +
                              std::to_string(world.size()));

@@ -32,8 +32,8 @@ struct options {
   std::size_t min_bytes = 8, max_bytes = std::size_t{64} << 20, step_bytes = std::size_t{1} << 20;
   std::size_t step_factor = 4;
   int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0, machines = 1, graphs = 0, registration = 0;
-  std::string op = "sum", type = "float", algorithm = "automatic", json, tune;
-  bool shared_gpus = false, blocking_calls = false;
+  std::string op = "sum", type = "float", algorithm = "automatic", json, tune, replay;
+  bool shared_gpus = false, blocking_calls = false, gaps = false;
   double timeout_seconds = 60, tune_seconds = 40;
 
   [[nodiscard]] std::vector<std::size_t> sizes() const {
@@ -118,6 +118,10 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       ->capture_default_str();
   app.add_flag("--share_gpus", o.shared_gpus, of_nccl + "ranks may share a GPU, as tests on one GPU do");
   app.add_flag("--blocking_calls", o.blocking_calls, of_nccl + "nccl_calls::blocking");
+  app.add_option("--replay", o.replay,
+                 "makes the calls of a flight recording again: a folder with the rank_<rank>.json of all ranks, or one "
+                 "of them; the world has as many ranks as the recorded one");
+  app.add_flag("--gaps", o.gaps, "with --replay: keeps the recorded time between calls");
   app.add_option("--tune", o.tune,
                  "measures the algorithms of every collective on this world and writes a table for TUTTI_TUNING");
   app.add_option("--tune_seconds", o.tune_seconds, "that --tune takes")
@@ -128,6 +132,8 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");
     if (o.backend == "nccl" && o.registration != 0)
       throw CLI::ValidationError("--local_register is for memory of the host");
+    if (o.gaps && o.replay.empty()) throw CLI::ValidationError("--gaps goes with --replay");
+    if (o.backend == "nccl" && !o.replay.empty()) throw CLI::ValidationError("--replay uses memory of the host");
     if (o.backend == "nccl" && !o.tune.empty()) throw CLI::ValidationError("--tune measures the host's algorithms");
   } catch (const CLI::ParseError& e) {
     std::ostringstream out, err;

@@ -2,11 +2,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "process/worlds.hpp"
+#include "support/temporary_directory.hpp"
 
 /// tutti-bench on memory of the host, as a user starts it.
 namespace {
@@ -103,4 +106,72 @@ TEST_CASE("tutti-bench says what cannot be timed" * doctest::test_suite("bench")
   const auto root = bench(2, {"gather", "-r", "2"});
   CHECK(root.status != 0);
   CHECK_MESSAGE(contains(root.out, "--root 2 is not a rank of this world of 2"), root.out);
+}
+
+namespace {
+
+processes::report run(const std::string& program, std::vector<std::string> words) {
+  processes started;
+  started.start({program, std::move(words), {}});
+  return started.wait(std::chrono::seconds{100}).front();
+}
+
+/// Returns the calls of the recordings of two ranks that were issued in a file of this name, or in any file.
+std::vector<std::string> calls_in(const temporary_directory& folder, const std::string& issued_in) {
+  std::vector<std::string> calls;
+  for (const char* rank : {"0", "1"}) {
+    std::ifstream file{folder.file("rank_" + std::string(rank) + ".json")};
+    const auto all = nlohmann::json::parse(file);
+    for (const auto& e : all["entries"]) {
+      if (e["frames"].empty() || e["state"] != "completed" || e["tutti"]["call"] == "close") continue;
+      if (!e["frames"][0]["filename"].get<std::string>().ends_with(issued_in)) continue;
+      const auto& own = e["tutti"];
+      std::string text = rank;
+      for (const char* key : {"call", "count", "dtype", "algorithm", "reduction"}) text += ' ' + own[key].dump();
+      calls.push_back(text + ' ' + own[own.contains("peer") ? "peer" : "root"].dump());
+    }
+  }
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE("tutti-bench --replay makes the calls of a recording again, in their order" * doctest::test_suite("bench")) {
+  if (!is_built()) return;
+  const std::string flight = TUTTI_TOOL_DIR "/tutti-flight";
+  for (const std::string name :
+       {"all_reduce", "reduce", "reduce_scatter", "scan", "exclusive_scan", "broadcast", "all_gather", "gather",
+        "gather_v", "scatter", "scatter_v", "all_to_all", "barrier", "all_reduce_coalesced", "sendrecv"})
+    for (const std::string machines : {"1", "2"}) {
+      CAPTURE(name);
+      CAPTURE(machines);
+      const temporary_directory first, second;
+      const auto recorded = [&](const temporary_directory& folder, std::vector<std::string> words) {
+        words.insert(words.begin(), {"-n", "2", "--output", "plain", "--flight", folder.path().string(), "--",
+                                     program_path, "--machines", machines});
+        const auto done = run(tutti_run(), std::move(words));
+        CHECK_MESSAGE(done.status == 0, done.out);
+        CHECK(run(flight, {"--dump", folder.path().string()}).status == 0);
+        return done.out;
+      };
+      recorded(first, {name, "-b", "64", "-e", "256K", "-f", "64", "-o", "max", "-r", "1", "-m", "2", "-n", "2", "-w",
+                       "0", "-c", "0"});
+      const std::string table = recorded(second, {"--replay", first.path().string(), "--gaps"});
+      CHECK_MESSAGE(contains(table, "# Replay of " + first.path().string() + ": 2 ranks"), table);
+      CHECK_MESSAGE(contains(table, name == "sendrecv" ? "send" : name), table);
+      const auto made = calls_in(second, "replay.cpp"), wanted = calls_in(first, "");
+      CHECK(made.size() > 4);
+      CHECK(made == wanted);
+    }
+}
+
+TEST_CASE("tutti-bench --replay says what it lacks" * doctest::test_suite("bench")) {
+  if (!is_built()) return;
+  const temporary_directory folder;
+  const auto none = bench(2, {"--replay", folder.path().string()});
+  CHECK(none.status != 0);
+  CHECK_MESSAGE(contains(none.out, "there is no rank_<rank>.json in it; tutti-flight --dump"), none.out);
+  const auto gaps = bench(1, {"--gaps"});
+  CHECK(gaps.status != 0);
+  CHECK_MESSAGE(contains(gaps.out, "--gaps goes with --replay"), gaps.out);
 }
