@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What docs/monitoring says about the metrics of a job, held to the files of a real one and to Prometheus' own checks.
 
-  run.py TUTTI_RUN PROGRAM     PROGRAM is the one of tests/process/programs/watched.cpp; exits with 77, and says why, where
-                               there is no promtool
+  run.py TUTTI_RUN PROGRAM NVML     PROGRAM is the one of tests/process/programs/watched.cpp, NVML the folder of a library
+                                    that stands for NVIDIA's; exits with 77, and says why, where there is no promtool
 """
 
 import json
@@ -10,9 +10,13 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.parse
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
@@ -20,12 +24,13 @@ NAME = re.compile(r"(?<![\w:])tutti_[a-z_]+(?![\w:])")
 RANKS = 2
 
 
-def main(tutti_run, program):
+def main(tutti_run, program, nvml):
     if not shutil.which("promtool"):
         print("skipped: no promtool (Debian: prometheus)")
         return 77
     with tempfile.TemporaryDirectory() as folder:
-        texts, wrong = files_of_two_jobs(tutti_run, program, pathlib.Path(folder))
+        texts, wrong = files_of_two_jobs(tutti_run, program, nvml, pathlib.Path(folder))
+        wrong += served(tutti_run, program, pathlib.Path(folder))
     for text in texts:
         wrong += promtool("check", "metrics", text=text)
     wrong += promtool("check", "config", DOCS / "monitoring/prometheus.yml")
@@ -41,18 +46,24 @@ def main(tutti_run, program):
     return 1 if wrong else 0
 
 
-def files_of_two_jobs(tutti_run, program, folder):
+def start(tutti_run, program, end, **variables):
+    """Starts a job whose rank 0 waits for the file `end`, and returns it once all ranks have called something."""
+    command = [tutti_run, "-n", str(RANKS), "--", program, "how=hang", "who=0", f"until={end}"]
+    job = subprocess.Popen(command, env=dict(os.environ, **variables), stdout=subprocess.PIPE, text=True)
+    for _ in range(RANKS):
+        while "called" not in (job.stdout.readline() or "called"):
+            pass
+    return job
+
+
+def files_of_two_jobs(tutti_run, program, nvml, folder):
     """Returns the files of two jobs that run at the same time on this node, and what is wrong with them."""
     end = folder / "end"
-    command = [tutti_run, "-n", str(RANKS), "--metrics", folder, "--", program, "how=hang", "who=0", f"until={end}"]
-    jobs = [subprocess.Popen(command, env=dict(os.environ, TUTTI_JOB=name), stdout=subprocess.PIPE, text=True)
+    jobs = [start(tutti_run, program, end, TUTTI_JOB=name, TUTTI_METRICS_DIR=str(folder), LD_LIBRARY_PATH=nvml)
             for name in ("a", "b/2")]
-    for job in jobs:  # until all ranks have written their files
-        for line in job.stdout:
-            if "called" in line:
-                break
     end.touch()
     failed = [job.wait(timeout=300) for job in jobs]
+    end.unlink()
     texts = [p.read_text() for p in sorted(folder.glob("*.prom"))]
     wrong = [f"the jobs ended with {failed}"] if any(failed) else []
     if len(texts) != 2 * RANKS:
@@ -61,6 +72,51 @@ def files_of_two_jobs(tutti_run, program, folder):
     # The textfile collector refuses all files then.
     wrong += [f"{s} is in two files" for s in sorted({s for s in series if series.count(s) > 1})[:5]]
     return texts, wrong
+
+
+def served(tutti_run, program, folder):
+    """Returns what is wrong with the metrics that ranks serve: by promtool, and by a Prometheus that collects them."""
+    port, own = free_ports(RANKS), free_ports(1)
+    job = start(tutti_run, program, folder / "end", TUTTI_METRICS_PORT=str(port))
+    targets = [f"127.0.0.1:{port + r}" for r in range(RANKS)]
+    wrong = []
+    for t in targets:
+        with urllib.request.urlopen(f"http://{t}/metrics", timeout=30) as reply:
+            wrong += promtool("check", "metrics", text=reply.read().decode())
+    scrape = {"job_name": "tutti", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}
+    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [scrape]}))
+    collector = subprocess.Popen(
+        ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+         f"--web.listen-address=127.0.0.1:{own}", "--log.level=error"], stdout=subprocess.DEVNULL)
+    query = f"http://127.0.0.1:{own}/api/v1/query?query=" + urllib.parse.quote("tutti_world_open == 1 and on (instance) up == 1")
+    found, until = [], time.monotonic() + 120
+    while len(found) != RANKS and time.monotonic() < until:
+        time.sleep(0.5)
+        try:
+            with urllib.request.urlopen(query, timeout=30) as reply:
+                found = json.load(reply)["data"]["result"]
+        except OSError:  # it is not up yet
+            pass
+    collector.terminate()
+    collector.wait(timeout=60)
+    (folder / "end").touch()
+    job.wait(timeout=300)
+    if sorted(f["metric"]["instance"] for f in found) != targets:
+        wrong.append(f"Prometheus has collected {found} from {targets}")
+    return wrong
+
+
+def free_ports(count):
+    """Returns the first of so many ports in a row that are free."""
+    for first in range(18000 + os.getpid() % 4000, 30000):
+        try:
+            for p in range(first, first + count):
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", p))
+            return first
+        except OSError:
+            pass
+    raise RuntimeError("no free ports")
 
 
 def promtool(*arguments, text=None):

@@ -271,7 +271,7 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   o.count = 1000;
   o.element_bytes = 4;
   {
-    metrics_file m{folder.path().string(), 2, 4, 1, "a \"job\"\n", now};
+    metrics_file m{folder.path().string(), {"a \"job\"\n", 2, 0, 4, 1, now}};
     CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_ranks{job_name="a \"job\"\n",rank="2"})") == 4);
     CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{job_name="a \"job\"\n",rank="2"})") == 1);
     CHECK(samples_of(text_of_file(path))
@@ -320,7 +320,7 @@ TEST_CASE("metrics_file: jobs that share a folder have files and series of their
   const std::string odd = metrics_path(home, "../b\n", 0, 1);
   CHECK(odd.starts_with(folder.file("tutti_.._b_-")));
   CHECK(odd != metrics_path(home, "../b ", 0, 1));
-  const metrics_file a{home, 0, 2, 1, "a", 0}, b{home, 0, 2, 1, "../b\n", 0};
+  const metrics_file a{home, {"a", 0, 0, 2}}, b{home, {"../b\n", 0, 0, 2}};
   auto samples = samples_of(text_of_file(metrics_path(home, "a", 0, 1)));
   const auto others = samples_of(text_of_file(odd));
   CHECK(samples.size() == others.size());
@@ -334,7 +334,7 @@ TEST_CASE("metrics_file: files of processes that have ended are removed by the n
   const std::string home = folder.path().string();
   const auto left_by = [&](const char* job, const std::string& writer) {
     {
-      const metrics_file m{home, 0, 1, 1, job, 0};
+      const metrics_file m{home, {job}};
     }
     std::string text = text_of_file(metrics_path(home, job, 0, 1));
     const std::string first = "# Written on " + kernel_and_pids() + " by process ";
@@ -349,7 +349,7 @@ TEST_CASE("metrics_file: files of processes that have ended are removed by the n
   left_by("unknown", "# A comment");
   std::ofstream{folder.file("node_exporter.prom")} << "# Written on " << kernel_and_pids() << " by process " << own
                                                    << " 1\n";
-  const metrics_file next{home, 0, 1, 1, "next", 0};
+  const metrics_file next{home, {"next"}};
   const auto exists = [&](const char* job) { return std::filesystem::exists(metrics_path(home, job, 0, 1)); };
   CHECK(exists("alive"));
   CHECK_FALSE(exists("earlier"));

@@ -1,16 +1,12 @@
 #pragma once
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +14,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/fork_guard.hpp>
+#include <tutti/core/library_thread.hpp>
 
 namespace tutti::detail {
 
@@ -71,14 +68,10 @@ class overdue {
     }
   }
   static void start(overdue& o) noexcept {
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals must be handled by threads of the program
     try {
-      std::thread([&o] { o.run(); }).detach();
+      library_thread([&o] { o.run(); }).detach();
     } catch (const std::system_error&) {  // without a thread nothing is watched
     }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   [[noreturn]] void run() noexcept {

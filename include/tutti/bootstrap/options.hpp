@@ -54,7 +54,10 @@ struct init_options {
   std::string flight = {};
   std::string trace = {};    ///< folder for the trace of this rank's operations; else TUTTI_TRACE_DIR
   std::string metrics = {};  ///< folder for this rank's metrics; else TUTTI_METRICS_DIR
-  int flight_signal = 0;     ///< signal on which the flight recorder is dumped there; else TUTTI_FLIGHT_SIGNAL
+  /// Port of 127.0.0.1 at which the first rank of a machine answers with its metrics; the next ranks take the next
+  /// ports. 0: TUTTI_METRICS_PORT, if it is set.
+  int metrics_port = 0;
+  int flight_signal = 0;  ///< signal on which the flight recorder is dumped there; else TUTTI_FLIGHT_SIGNAL
 
   /// Overrides os::memory_domain(), so that ranks of one machine act like those of several.
   std::string memory_domain = {};

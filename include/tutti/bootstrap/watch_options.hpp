@@ -26,14 +26,18 @@
 #include <tutti/transport/rank_info.hpp>
 #include <tutti/watch/flight_recorder.hpp>
 #include <tutti/watch/layout.hpp>
+#include <tutti/watch/metrics.hpp>
+#include <tutti/watch/metrics_endpoint.hpp>
 #include <tutti/watch/metrics_file.hpp>
 #include <tutti/watch/trace_file.hpp>
 
 namespace tutti::detail {
 
-/// Folders for what can be seen from outside, as the options or the environment say; empty: none.
+/// Folders for what can be seen from outside, as the options or the environment say; empty: none. And the port of
+/// metrics of the first rank of each machine; 0: none.
 struct watch_options {
   std::string flight, trace, metrics;
+  int metrics_port = 0;
 };
 
 /// Returns the number of a signal that is named as USR2, SIGUSR2 or 12; 0 for any other text.
@@ -74,13 +78,27 @@ void dump_on_signal(const init_options& options, bool has_folder, const Get& get
   watch::flight_recorder::dump_on(signal);
 }
 
-/// Reads the options and TUTTI_FLIGHT_DIR, TUTTI_TRACE_DIR, TUTTI_METRICS_DIR and TUTTI_FLIGHT_SIGNAL. Throws
-/// usage_error.
+/// Returns the port of an option or of TUTTI_METRICS_PORT; 0 for none. Throws usage_error.
+template <variable_lookup Get>
+int metrics_port_of(const init_options& options, const Get& get) {
+  const bool own = options.metrics_port != 0;
+  const std::string text =
+      own ? std::to_string(options.metrics_port) : std::string(get("TUTTI_METRICS_PORT").value_or(""));
+  if (text.empty()) return 0;
+  const auto port = parse_decimal<int>(text);
+  if (!port || *port <= 0 || *port > 65535)
+    throw usage_error((own ? "init_options::metrics_port " : "TUTTI_METRICS_PORT ") + detail::quoted(text) +
+                      " is no port; write a number from 1 to 65535");
+  return *port;
+}
+
+/// Reads the options and TUTTI_FLIGHT_DIR, TUTTI_TRACE_DIR, TUTTI_METRICS_DIR, TUTTI_METRICS_PORT and
+/// TUTTI_FLIGHT_SIGNAL. Throws usage_error.
 template <variable_lookup Get>
 watch_options watch_options_of(const init_options& options, const Get& get) {
   watch_options chosen{folder_of(options.flight, "flight", "TUTTI_FLIGHT_DIR", get),
                        folder_of(options.trace, "trace", "TUTTI_TRACE_DIR", get),
-                       folder_of(options.metrics, "metrics", "TUTTI_METRICS_DIR", get)};
+                       folder_of(options.metrics, "metrics", "TUTTI_METRICS_DIR", get), metrics_port_of(options, get)};
   dump_on_signal(options, !chosen.flight.empty(), get);
   return chosen;
 }
@@ -111,11 +129,44 @@ inline watch::flight_place flight_place_of(const watch_options& chosen, const ro
   return {chosen.flight, std::move(job), mix(world, number), number};
 }
 
+/// Returns what the metrics say about a rank, and their way to its transport, which outlives the recorder.
+template <class Link>
+watch::metrics_place metrics_place_of(const watch::flight_place& place, const Link& link, std::int64_t now) {
+  const int rank = link.rank();
+  const rank_info& self = link.peers()[static_cast<std::size_t>(rank)];
+  watch::metrics_place where{place.job.empty() ? "world-" + std::to_string(place.world) : place.job,
+                             rank,
+                             self.local_rank,
+                             link.size(),
+                             place.number,
+                             now,
+                             {}};
+  if constexpr (requires { link.shared_bytes(); })
+    where.transport = [&link] { return watch::transport_figures{link.shared_bytes(), link.connection_retries()}; };
+  return where;
+}
+
+/// Starts to serve the metrics of a rank over HTTP. Throws error: the port is taken.
+inline std::unique_ptr<watch::metrics_endpoint> serve_metrics(int first_port, watch::metrics_place where) {
+  const int port = first_port + where.local_rank;
+  const std::string words = "the metrics of rank " + std::to_string(where.rank) + ", number " +
+                            std::to_string(where.local_rank) + " of its machine, have port " + std::to_string(port) +
+                            " (TUTTI_METRICS_PORT, or init_options::metrics_port, is " + std::to_string(first_port) +
+                            ")";
+  if (port > 65535) throw usage_error(words + ", but ports end at 65535");
+  try {
+    return std::make_unique<watch::metrics_endpoint>(static_cast<std::uint16_t>(port), std::move(where));
+  } catch (const error& e) {
+    throw error{e.cause(), words + ": " + e.what()};
+  }
+}
+
 /// Makes the files of a rank's world, which `engine` drives. A folder that takes none is warned of: the world is there
-/// already.
-inline void start_watching(const watch_options& chosen, const roster& all, std::string job, tutti::engine& engine,
-                           watch::flight_recorder& recorder) {
-  const watch::flight_place place = flight_place_of(chosen, all, std::move(job));
+/// already. Throws error if the port of the metrics is taken.
+template <class Link>
+void start_watching(const watch_options& chosen, const Link& link, std::string job, tutti::engine& engine,
+                    watch::flight_recorder& recorder) {
+  const watch::flight_place place = flight_place_of(chosen, link.peers(), std::move(job));
   const auto attempt = [](const char* what, auto make) {
     try {
       make();
@@ -135,10 +186,10 @@ inline void start_watching(const watch_options& chosen, const roster& all, std::
     });
   if (!chosen.metrics.empty())
     attempt("the metrics", [&] {
-      const std::string name = place.job.empty() ? "world-" + std::to_string(place.world) : place.job;
-      recorder.send_to(
-          std::make_unique<watch::metrics_file>(chosen.metrics, head.rank, head.size, place.number, name, now));
+      recorder.send_to(std::make_unique<watch::metrics_file>(chosen.metrics, metrics_place_of(place, link, now)));
     });
+  if (chosen.metrics_port != 0)
+    recorder.send_to(serve_metrics(chosen.metrics_port, metrics_place_of(place, link, now)));
 }
 
 }  // namespace tutti::detail

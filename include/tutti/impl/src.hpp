@@ -31,7 +31,10 @@
 #include <tutti/impl/watch/dump.hpp>
 #include <tutti/impl/watch/flight.hpp>
 #include <tutti/impl/watch/flight_recorder.hpp>
+#include <tutti/impl/watch/gpu_readings.hpp>
 #include <tutti/impl/watch/last_call.hpp>
+#include <tutti/impl/watch/metrics.hpp>
+#include <tutti/impl/watch/metrics_endpoint.hpp>
 #include <tutti/impl/watch/metrics_file.hpp>
 #include <tutti/impl/watch/trace_file.hpp>
 #include <tutti/transport/host.hpp>

@@ -196,6 +196,10 @@ class host_transport : public mesh<host_stream> {
     if (shared_) return shared_->heap().deallocate(p);
     ::operator delete(p, std::align_val_t{4096});
   }
+  /// Returns the bytes of this rank's memory that the ranks of its node can map: slots, allocate() and registered.
+  [[nodiscard]] std::uint64_t shared_bytes() const noexcept { return shared_ ? shared_->heap().reserved_bytes() : 0; }
+  /// Returns the number of attempts to connect to other nodes that were started again.
+  [[nodiscard]] std::uint64_t connection_retries() const noexcept { return network_ ? network_->retries() : 0; }
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     return shared_ ? shared_->heap().locate(p, bytes) : std::nullopt;
   }

@@ -1,25 +1,23 @@
 #pragma once
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <memory>
 #include <string>
 
 #include <tutti/config.hpp>
+#include <tutti/watch/gpu_readings.hpp>
+#include <tutti/watch/metrics.hpp>
 #include <tutti/watch/operation_sink.hpp>
 
 namespace tutti::watch {
 
-/// The operations of a rank as metrics in Prometheus' text format, in a file that is replaced as a whole every few
-/// seconds while the rank calls tutti or waits in it, and when it leaves its world: for the textfile collector of
-/// Prometheus' node-exporter, which refuses a series that two files have. The name of the job is therefore in the name
-/// of the file and in every series. Other labels are the rank and the call, whose number is fixed.
+/// The metrics of a rank in a file that is replaced as a whole every few seconds while the rank calls tutti or waits in
+/// it, and when it leaves its world: for the textfile collector of Prometheus' node-exporter, which refuses a series
+/// that two files have. The name of the job is therefore in the name of the file and in every series.
 class metrics_file final : public operation_sink {
  public:
   /// Removes files that processes of this machine left when they ended, and writes its own, with all counters at zero.
   /// Throws error{system} or {out_of_resources}.
-  TUTTI_DECL metrics_file(const std::string& folder, int rank, int size, std::uint32_t number, const std::string& job,
-                          std::int64_t now);
+  TUTTI_DECL metrics_file(const std::string& folder, metrics_place where);
   TUTTI_DECL ~metrics_file() override;
 
   TUTTI_DECL void take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,
@@ -27,19 +25,12 @@ class metrics_file final : public operation_sink {
   TUTTI_DECL void end_batch(std::int64_t now) override;
 
  private:
-  static constexpr std::array<double, 8> limits{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};  // seconds
-  struct counts {
-    std::uint64_t ended = 0, failed = 0, bytes = 0;
-    double seconds = 0, waited = 0;
-    std::array<std::uint64_t, limits.size() + 1> within{};  // the last one: beyond all limits
-  };
   TUTTI_DECL void write_out();
 
-  std::string path_, writer_, labels_;
-  int size_;
-  std::int64_t written_, last_end_;
-  bool left_ = false;
-  std::array<counts, std::size(call_kind::names) + 1> calls_{};
+  std::string path_, writer_;
+  metrics counted_;
+  std::int64_t written_;
+  std::shared_ptr<gpu_readings> gpus_;
 };
 
 /// Returns folder/tutti_<job>_rank_3.prom; tutti_<job>_rank_3_world2.prom for the second world of a process.

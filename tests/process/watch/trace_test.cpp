@@ -70,6 +70,7 @@ TEST_CASE("trace and metrics: one file of each rank, by an option of tutti-run, 
   processes job;
   command c = launched(3, "watched", {"who=2", "how=slow", "calls=30"});
   c.arguments.insert(c.arguments.begin(), {"--trace", folder, "--metrics", folder});
+  c.environment.push_back("TUTTI_JOB=a");
   job.start(c);
   const auto said = job.wait(std::chrono::seconds{60}).at(0);
   CAPTURE(said.out);
@@ -79,11 +80,11 @@ TEST_CASE("trace and metrics: one file of each rank, by an option of tutti-run, 
     check_events(events);
     CHECK(std::ranges::count_if(events, [](const json& e) { return e["name"] == "all_reduce"; }) == 30);
     CHECK(std::ranges::count_if(events, [](const json& e) { return e["name"] == "barrier"; }) == 1);
-    std::ifstream metrics{folder + "/tutti_rank_" + std::to_string(r) + ".prom"};
+    std::ifstream metrics{folder + "/tutti_a_rank_" + std::to_string(r) + ".prom"};
     const std::string text{std::istreambuf_iterator<char>{metrics}, {}};
     CAPTURE(text);
-    CHECK(contains(
-        text, "tutti_operation_duration_seconds_count{rank=\"" + std::to_string(r) + "\",call=\"all_reduce\"} 30\n"));
+    CHECK(contains(text, "tutti_operation_duration_seconds_count{job_name=\"a\",rank=\"" + std::to_string(r) +
+                             "\",call=\"all_reduce\"} 30\n"));
   }
 
   processes merge;

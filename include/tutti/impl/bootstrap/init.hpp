@@ -315,7 +315,7 @@ communicator<Backend> make_world(const init_options& options, process_count coun
   auto d = std::make_shared<driver<link>>(engine, std::move(joined.link));
   d->tune(table);
   d->warn_after(stalls_after);
-  start_watching(watched, d->link().peers(), std::move(joined.job), *engine, d->recorder());
+  start_watching(watched, d->link(), std::move(joined.job), *engine, d->recorder());
   if (joined.place) {
     using both = std::pair<std::shared_ptr<driver<link>>, std::shared_ptr<os::fd>>;
     auto kept = std::make_shared<both>(std::move(d), std::move(joined.place));

@@ -104,10 +104,14 @@ class tcp_connector {
         advance(l, p, k);
       } else if (now >= c.retry_at) {
         c.retry_at = (deadline::max)();
-        if (may_retry()) start(l, p, k);
+        if (!may_retry()) continue;
+        ++retries_;
+        start(l, p, k);
       }
     }
   }
+  /// Returns the number of attempts that were started again.
+  [[nodiscard]] std::uint64_t retries() const noexcept { return retries_; }
   /// Gives up all attempts.
   void give_up() noexcept {
     for (tcp_opening& c : openings_) give_up(c);
@@ -151,6 +155,7 @@ class tcp_connector {
   wire::handshake_terms terms_;
   std::vector<tcp_opening> openings_;
   int under_way_ = 0;
+  std::uint64_t retries_ = 0;
 };
 
 }  // namespace tutti::detail

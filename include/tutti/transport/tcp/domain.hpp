@@ -67,8 +67,9 @@ class tcp_domain final : private tcp_stream::keeper {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const rank_info& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] keeper& stream_keeper() noexcept { return *this; }
-  /// Returns the number of rails that the streams must have.
+  /// Return the number of rails that the streams must have, and of attempts to connect that were started again.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
+  [[nodiscard]] std::uint64_t retries() const noexcept { return connector_.retries(); }
 
   /// Takes care of a peer's stream, which outlives the last call. Throws usage_error if the roster lacks its endpoint.
   void add(int p, tcp_stream& stream) {

@@ -1,0 +1,179 @@
+#pragma once
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/config.hpp>
+#include <tutti/os/memory.hpp>
+#include <tutti/os/read_file.hpp>
+#include <tutti/watch/metrics.hpp>
+
+namespace tutti::watch {
+
+TUTTI_DECL void metrics::take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended) {
+  counts& c = calls_[(std::min)(std::size_t{o.call.number}, calls_.size() - 1)];
+  const double seconds = static_cast<double>((std::max)(ended - issued, std::int64_t{0})) / 1e9;
+  ++c.ended;
+  if (o.state == progress::failed) ++c.failed;
+  c.bytes += o.count * o.element_bytes;
+  c.seconds += seconds;
+  if (started > issued) c.waited += static_cast<double>(started - issued) / 1e9;
+  ++c.within[static_cast<std::size_t>(std::ranges::lower_bound(limits, seconds) - limits.begin())];
+  last_end_ = (std::max)(last_end_, ended);
+}
+
+TUTTI_DECL void metrics::see(std::int64_t now) {
+  last_seen_ = (std::max)(now, last_seen_);
+  if (where_.transport) transport_ = where_.transport();
+}
+
+/// Writer of Prometheus' text format, in which all series of a name stand together.
+class metrics_text {
+ public:
+  metrics_text(std::span<const metrics> worlds, std::span<const gpu_reading> devices)
+      : worlds_(worlds), devices_(devices) {
+    for (const metrics& m : worlds) {
+      std::string labels = "job_name=" + quoted(m.where_.job) + ",rank=\"" + std::to_string(m.where_.rank) + '"';
+      if (m.where_.number > 1) labels += ",world=\"" + std::to_string(m.where_.number) + '"';
+      labels_.push_back(std::move(labels));
+    }
+  }
+
+  std::string write() {
+    of_worlds();
+    of_operations();
+    if (!devices_.empty()) of_devices();
+    return std::move(text_);
+  }
+
+ private:
+  void of_worlds() {
+    each("tutti_world_ranks", "gauge", "Ranks of the world.", [](const metrics& m) { return number(m.where_.size); });
+    each("tutti_world_start_time_seconds", "gauge", "Time at which the rank joined its world.",
+         [](const metrics& m) { return seconds(m.where_.joined); });
+    each("tutti_world_open", "gauge", "1 until the rank leaves its world, then 0.",
+         [](const metrics& m) { return number(m.left_ ? 0 : 1); });
+    each("tutti_last_operation_timestamp_seconds", "gauge",
+         "Time at which an operation last ended, or the rank joined.",
+         [](const metrics& m) { return seconds(m.last_end_); });
+    each("tutti_last_seen_timestamp_seconds", "gauge", "Time at which the rank was last in a call or wait of tutti.",
+         [](const metrics& m) { return seconds(m.last_seen_); });
+    each("tutti_world_shared_memory_bytes", "gauge", "Memory of the rank that others of its machine can map.",
+         [](const metrics& m) { return number(m.transport_.shared_bytes); });
+    each("tutti_connection_retries_total", "counter", "Attempts to connect to other ranks that were made again.",
+         [](const metrics& m) { return number(m.transport_.connection_retries); });
+    const std::string resident = number(resident_bytes());
+    each("tutti_process_resident_memory_bytes", "gauge", "Memory of this process.",
+         [&](const metrics&) { return resident; });
+  }
+
+  void of_operations() {
+    of_calls("tutti_operation_failures_total", "counter", "Operations that have failed.",
+             [](const metrics::counts& c) { return number(c.failed); });
+    of_calls("tutti_operation_bytes_total", "counter", "Bytes of the buffers of operations that have ended.",
+             [](const metrics::counts& c) { return number(c.bytes); });
+    of_calls("tutti_operation_wait_seconds_total", "counter", "Time until operations heard of other ranks.",
+             [](const metrics::counts& c) { return number(c.waited); });
+    const std::string name = "tutti_operation_duration_seconds";
+    begin(name, "histogram", "Time from the issue of operations to their end.");
+    for_calls([&](const metrics::counts& c, const std::string& labels) {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < c.within.size(); ++i) {
+        sum += c.within[i];
+        const std::string limit = i < metrics::limits.size() ? number(metrics::limits[i]) : "+Inf";
+        line(name + "_bucket", labels + ",le=\"" + limit + '"', number(sum));
+      }
+      line(name + "_sum", labels, number(c.seconds));
+      line(name + "_count", labels, number(c.ended));
+    });
+  }
+
+  void of_devices() {
+    const auto of = [&](const char* name, const char* help, auto is_told, auto value) {
+      begin(name, "gauge", help);
+      for (std::size_t i = 0; i < worlds_.size(); ++i)
+        for (const gpu_reading& g : devices_)
+          if (is_told(worlds_[i], g))
+            line(name, labels_[i] + ",gpu=\"" + std::to_string(g.index) + "\",uuid=" + quoted(g.uuid), value(g));
+    };
+    const auto by_first = [](const metrics& m, const gpu_reading&) { return m.where_.local_rank == 0; };
+    of("tutti_gpu_memory_used_bytes", "Memory of the GPU that is in use, by any process.", by_first,
+       [](const gpu_reading& g) { return number(g.used_bytes); });
+    of("tutti_gpu_memory_total_bytes", "Memory of the GPU.", by_first,
+       [](const gpu_reading& g) { return number(g.total_bytes); });
+    of("tutti_gpu_utilization_ratio", "Share of the last moments in which a kernel ran on the GPU.", by_first,
+       [](const gpu_reading& g) { return number(g.utilization); });
+    of(
+        "tutti_gpu_process_memory_bytes", "Memory of the GPU that this process uses.",
+        [](const metrics&, const gpu_reading& g) { return g.own_bytes.has_value(); },
+        [](const gpu_reading& g) { return number(*g.own_bytes); });
+  }
+
+  void begin(const std::string& name, const char* type, const char* help) {
+    text_ += "# HELP " + name + ' ' + help + "\n# TYPE " + name + ' ' + type + '\n';
+  }
+  void line(const std::string& name, const std::string& labels, const std::string& value) {
+    text_ += name + '{' + labels + "} " + value + '\n';
+  }
+  template <class Value>
+  void each(const char* name, const char* type, const char* help, Value value) {
+    begin(name, type, help);
+    for (std::size_t i = 0; i < worlds_.size(); ++i) line(name, labels_[i], value(worlds_[i]));
+  }
+  template <class Call>
+  void for_calls(Call call) {
+    for (std::size_t w = 0; w < worlds_.size(); ++w)
+      for (std::size_t i = 0; i < worlds_[w].calls_.size(); ++i)
+        if (worlds_[w].calls_[i].ended != 0)
+          call(worlds_[w].calls_[i], labels_[w] + ",call=\"" + call_kind{static_cast<std::uint8_t>(i)}.name() + '"');
+  }
+  template <class Value>
+  void of_calls(const char* name, const char* type, const char* help, Value value) {
+    begin(name, type, help);
+    for_calls([&](const metrics::counts& c, const std::string& labels) { line(name, labels, value(c)); });
+  }
+
+  template <class Number>
+  static std::string number(Number x) {
+    char text[40];
+    return {std::begin(text), std::to_chars(std::begin(text), std::end(text), x).ptr};
+  }
+  static std::string seconds(std::int64_t nanoseconds) { return number(static_cast<double>(nanoseconds) / 1e9); }
+  /// Returns a text as a label's value, in quotes.
+  static std::string quoted(std::string_view t) {
+    std::string text = "\"";
+    for (const char c : t) {
+      if (c == '\n') {
+        text += "\\n";
+        continue;
+      }
+      if (c == '"' || c == '\\') text += '\\';
+      text += c;
+    }
+    return text + '"';
+  }
+  static std::uint64_t resident_bytes() {
+    const std::string statm = os::read_file("/proc/self/statm", 128).value_or("");
+    const std::size_t second = statm.find(' ');
+    std::uint64_t pages = 0;
+    if (second != std::string::npos) std::from_chars(statm.data() + second + 1, statm.data() + statm.size(), pages);
+    return pages * os::page_bytes();
+  }
+
+  std::span<const metrics> worlds_;
+  std::span<const gpu_reading> devices_;
+  std::vector<std::string> labels_;  // of each world
+  std::string text_;
+};
+
+TUTTI_DECL std::string text_of(std::span<const metrics> worlds, std::span<const gpu_reading> devices) {
+  return metrics_text{worlds, devices}.write();
+}
+
+}  // namespace tutti::watch
