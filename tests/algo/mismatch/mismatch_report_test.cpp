@@ -15,8 +15,8 @@
 
 namespace {
 
-using tutti::algo::call_signature;
 using tutti::collective;
+using tutti::algo::call_signature;
 using tutti::algo::mismatch_report;
 using tutti::algo::shm_group;
 
