@@ -139,10 +139,14 @@ watch::metrics_place metrics_place_of(const watch::flight_place& place, const Li
                              self.local_rank,
                              link.size(),
                              place.number,
-                             now,
-                             {}};
-  if constexpr (requires { link.shared_bytes(); })
-    where.transport = [&link] { return watch::transport_figures{link.shared_bytes(), link.connection_retries()}; };
+                             now};
+  if constexpr (requires { link.shared_bytes(); }) {
+    where.transport = &link;
+    where.read = [](const void* transport) noexcept {
+      const auto& of = *static_cast<const Link*>(transport);
+      return watch::transport_figures{of.shared_bytes(), of.connection_retries()};
+    };
+  }
   return where;
 }
 

@@ -2,7 +2,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -26,8 +25,9 @@ struct metrics_place {
   int rank = 0, local_rank = 0, size = 1;
   std::uint32_t number = 1;  ///< of the world, among those of its process
   std::int64_t joined = 0;   ///< nanoseconds since 1970
-  /// Reads the transport. Called under the engine's lock, by metrics::see(); may be empty.
-  std::function<transport_figures()> transport = {};
+  /// The rank's transport, and the function that reads it, under the engine's lock, for metrics::see(); may be null.
+  const void* transport = nullptr;
+  transport_figures (*read)(const void* transport) noexcept = nullptr;
 };
 
 /// The operations of a rank, counted by call, and when it was last seen.

@@ -30,7 +30,7 @@ TUTTI_DECL void metrics::take(const operation& o, std::int64_t issued, std::int6
 
 TUTTI_DECL void metrics::see(std::int64_t now) {
   last_seen_ = (std::max)(now, last_seen_);
-  if (where_.transport) transport_ = where_.transport();
+  if (where_.read) transport_ = where_.read(where_.transport);
 }
 
 /// Writer of Prometheus' text format, in which all series of a name stand together.
