@@ -25,7 +25,7 @@ std::shared_ptr<driver> one_of(int size) {
 
 TEST_CASE("driver: memory is zeroed, aligned to pages, and may be nothing") {
   const auto d = one_of(1);
-  auto guard = d->home().lock();
+  auto guard = d->engine().lock();
   for (const std::size_t bytes : {0U, 1U, 5000U}) {
     std::byte* p = d->allocate(bytes);
     CHECK(p != nullptr);
@@ -63,7 +63,7 @@ TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once a
   using std::chrono::milliseconds;
   tutti::driver<asking> d(std::make_shared<tutti::engine>(),
                           std::make_unique<asking>(std::make_shared<tutti::threads_hub>(2), 0));
-  auto guard = d.home().lock();
+  auto guard = d.engine().lock();
   const tutti::deadline start{std::chrono::hours(1)};
   const auto at = [&](int ms) {
     d.link().supported.clear();
@@ -109,17 +109,17 @@ struct warned final : tutti::op_owner {
   void stalled(const tutti::op_state& s, int, tutti::duration) noexcept override { of.push_back(s.info.sequence); }
   void failed(tutti::status&) noexcept override {}
   tutti::error describe(const tutti::op_state&) const override { return tutti::error{{}, ""}; }
-  tutti::engine& engine() noexcept override { return *home; }
-  tutti::engine* home = nullptr;
+  tutti::engine& engine() noexcept override { return *engine_; }
+  tutti::engine* engine_ = nullptr;
   std::vector<std::uint64_t> of;
 };
 
 TEST_CASE("driver: a queue that moves is no stall, however long each operation has been in it") {
   using std::chrono::seconds;
   const auto d = one_of(1);
-  auto guard = d->home().lock();
+  auto guard = d->engine().lock();
   warned all;
-  all.home = &d->home();
+  all.engine_ = &d->engine();
   const tutti::deadline start{std::chrono::hours(1)};
   tutti::op_state queue[3];
   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -148,7 +148,7 @@ TEST_CASE("driver: a deadline that passed while nobody drove counts after what h
     CAPTURE(was_away);
     tutti::driver<asking> d(std::make_shared<tutti::engine>(),
                             std::make_unique<asking>(std::make_shared<tutti::threads_hub>(2), 0));
-    auto guard = d.home().lock();
+    auto guard = d.engine().lock();
     const tutti::deadline start{std::chrono::hours(1)};
     const auto fails_at = [&](int ms) {
       d.tick(start + milliseconds(ms));
@@ -174,7 +174,7 @@ TEST_CASE("driver: whoever drives only now and then is given that once") {
   using std::chrono::milliseconds;
   tutti::driver<asking> d(std::make_shared<tutti::engine>(),
                           std::make_unique<asking>(std::make_shared<tutti::threads_hub>(2), 0));
-  auto guard = d.home().lock();
+  auto guard = d.engine().lock();
   const tutti::deadline start{std::chrono::hours(1)};
   const auto fails_at = [&](int ms) {
     d.tick(start + milliseconds(ms));
