@@ -26,17 +26,17 @@ int main(int argc, char** argv) {
     auto world = tutti::init(tutti_test::options_from(w));
     const bool odd = world.rank() == w.number("who", -1);
     std::vector<float> data(static_cast<std::size_t>(w.number("count", 1000)), 1.0F);
-    for (int i = 0; i < calls; ++i) {
-      if (odd && how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds{5});
-      world.all_reduce(data, tutti::max).wait();
-    }
-    std::puts("called");
-    std::fflush(stdout);
-    if (odd && how == "stop") ::raise(SIGSTOP);
-    if (odd && how == "die") ::raise(SIGKILL);
-    while (odd && how == "hang" && !std::filesystem::exists(w.text("until")))
-      std::this_thread::sleep_for(std::chrono::milliseconds{10});
     try {
+      for (int i = 0; i < calls; ++i) {
+        if (odd && how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds{5});
+        world.all_reduce(data, tutti::max).wait();
+      }
+      std::puts("called");
+      std::fflush(stdout);
+      if (odd && how == "stop") ::raise(SIGSTOP);
+      if (odd && how == "die") ::raise(SIGKILL);
+      while (odd && how == "hang" && !std::filesystem::exists(w.text("until")))
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
       if (odd && how == "other") {
         world.broadcast(data, 0).wait();
       } else if (odd && how == "recv") {
