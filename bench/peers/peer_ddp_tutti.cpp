@@ -77,23 +77,33 @@ class bench {
  public:
   bench(tutti::communicator<>& world, peers::Harness& h, const char* model, shapes s)
       : world_(world), h_(h), model_(model), shapes_(std::move(s)) {
+    std::size_t all = 0;
     for (const auto& one : shapes_) {
       memory_.push_back(std::vector<float>(one.count));
       own_.push_back(memory_.back());
+      all += one.count;
     }
+    block_.resize(all);
+    held_ = world_.register_buffer(block_);
+    if (!held_.registered()) throw std::runtime_error("a block is not registered");
   }
 
   void run() {
     tutti::grad::reducer weighted{world_, shapes_};
     tutti::grad::reducer plain{world_, shapes_, {}, tutti::grad::mean_hook{}};
     tutti::grad::reducer small{world_, shapes_, {{.cap_bytes = std::size_t{1} << 20}}, tutti::grad::mean_hook{}};
+    tutti::grad::reducer weighted_block{world_, shapes_, block_};
+    tutti::grad::reducer plain_block{world_, shapes_, block_, {}, tutti::grad::mean_hook{}};
     ways_.push_back({"tutti: backward, alone", own_, [this] {
                        for (std::size_t i = shapes_.size(); i-- > 0;) differentiate(own_[i]);
                      }});
     tutti::engine* const engine = &world_.engine();
     in_arena("tutti: in the arena, weighted", weighted);
     in_arena("tutti: in the arena, weights that differ", weighted, nullptr, 32 + world_.rank());
+    in_arena("tutti: in registered memory, weighted", weighted_block);
+    in_arena("tutti: in registered memory, weights that differ", weighted_block, nullptr, 32 + world_.rank());
     in_arena("tutti: in the arena", plain);
+    in_arena("tutti: in registered memory", plain_block);
     in_arena("tutti: in the arena, progress_thread", plain, engine);
     in_arena("tutti: in the arena, buckets of 1 MiB", small);
     copied("tutti: copied in, weighted", weighted, copies::in);
@@ -184,6 +194,8 @@ class bench {
   const char* model_;
   shapes shapes_;
   std::vector<std::vector<float>> memory_;  // ordinary memory, one vector for each tensor
+  std::vector<float> block_;                // one block for all of them, as llm.c's grads_memory
+  tutti::registration held_;
   gradients own_;
   std::vector<way> ways_;
 };

@@ -66,6 +66,17 @@ inline tutti::task<> micro_batches(tutti::grad::reducer<world_t>& reducer, model
   co_await pass.finish();
 }
 
+/// Leaves the mean of the ranks' gradients in `net`.
+inline tutti::task<> in_place(world_t& world, model& net, const batch_t& batch) {
+  std::vector<float> grads(64 * 64 + 8);               // one block, as llm.c's grads_memory
+  const auto held = world.register_buffer(grads);      // the other ranks of the machine map it
+  tutti::grad::reducer reducer{world, shapes, grads};  // gradients in the order of the shapes, without gaps
+  auto pass = reducer.begin(samples(batch));
+  net.backward(batch, reducer.gradients(), [&](std::size_t i) { pass.ready(i); });
+  co_await pass.finish();  // the means are in `grads`
+  if (grads.front() == grads.back()) net.last = grads.back();
+}
+
 inline tutti::task<> own_memory(tutti::grad::reducer<world_t>& reducer, model& net, const batch_t& batch) {
   std::vector<std::vector<float>> memory{std::vector<float>(64 * 64), std::vector<float>(8)};
   const std::vector<std::span<float>> own{memory[0], memory[1]};

@@ -308,6 +308,41 @@ TEST_CASE("plan: what is delayed comes last, in buckets of its own, and the othe
     CHECK_THROWS_AS((void)make_plan(list, {}, {}, std::span{&wrong, 1}), tutti::usage_error);
 }
 
+TEST_CASE("plan: in memory of the caller's buckets have neither padding nor tail, and one range each if they must") {
+  // Two layers of two tensors each, as llm.c lays them out: tensor by tensor.
+  const shapes list{{"w0", 100}, {"w1", 100}, {"none", 0}, {"b0", 3}, {"b1", 3}};
+  const std::vector<int> blocks{0, 0, 0, 1, 1}, arrival{4, 1, 3, 0, 2};
+  const bucket_limits all{1 << 20, 1 << 20};
+  const plan several = make_plan(list, all, arrival, {}, {blocks});
+  REQUIRE(several.buckets.size() == 2);
+  CHECK(several.buckets[0].slots ==
+        std::vector<tutti::grad::bucket_slot>{{4, 203, 3}, {1, 100, 100}, {3, 200, 3}, {0, 0, 100}, {2, 200, 0}});
+  CHECK(several.buckets[0].count == 206);
+  CHECK(several.buckets[0].tail_lines == 0);
+  CHECK(several.buckets[1] == bucket{});  // the tail of all
+  CHECK(several.order() == arrival);
+  CHECK(make_plan(list, all, {}, {}, {blocks}).buckets.size() == 2);
+
+  const plan one = make_plan(list, all, arrival, {}, {blocks, tutti::grad::bucket_ranges::one});
+  std::vector<std::vector<int>> parts;
+  for (const bucket& b : one.buckets) {
+    std::vector<int>& part = parts.emplace_back();
+    for (const auto& slot : b.slots) part.push_back(slot.parameter);
+  }
+  CHECK(parts == std::vector<std::vector<int>>{{4}, {1}, {3}, {0}, {2}, {}});
+  const plan in_order = make_plan(list, all, {}, {}, {blocks, tutti::grad::bucket_ranges::one});
+  REQUIRE(in_order.buckets.size() == 3);
+  CHECK(in_order.buckets[0].slots == std::vector<tutti::grad::bucket_slot>{{4, 3, 3}, {3, 0, 3}});
+  CHECK(in_order.buckets[1].count == 200);
+  CHECK(in_order.id() != several.id());
+
+  const std::vector<int> late{0};
+  const plan delayed = make_plan(list, all, {}, late, {blocks});
+  CHECK(delayed.delayed == 2);
+  CHECK(delayed.buckets.size() == 3);
+  CHECK(make_plan({}, all, {}, {}, {}).buckets.empty());
+}
+
 TEST_CASE("plan: rows divide a matrix") {
   const shapes matrix{{"w", 12, dtype::f32, 3}};
   CHECK(make_plan(matrix).buckets[0].slots[0].rows == 3);

@@ -29,6 +29,8 @@ struct bucket_view {
   double divisor = 1;                                            ///< of all sums, also those of the tail: see scaling
   double unit = 1;                  ///< weight x gradient = unit x element: a power of two, the same on all ranks
   external_segments external = {};  ///< ranges not in `elements` yet; empty unless the hook `gathers`
+  std::span<const std::span<T>> ranges = {};  ///< gradients that lie in several ranges of the caller's memory, instead
+                                              ///< of `elements`; empty unless the hook `lists`
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
@@ -72,10 +74,24 @@ template <class H, class Comm>
   requires requires { requires H::gathers; }
 inline constexpr bool gathers<H, Comm> = gathers_for<Comm, float>;
 
+template <class Comm, class T>
+concept lists_for =
+    requires(Comm& c, std::span<T> s, std::span<const std::span<T>> l, call_options how, std::source_location where) {
+      { c.all_reduce_coalesced(l, sum, how, where) } -> std::same_as<decltype(c.all_reduce(s, sum, how, where))>;
+    };
+/// True if a hook accepts gradients in several ranges.
+template <class H, class Comm>
+inline constexpr bool lists = false;
+template <class H, class Comm>
+  requires requires { requires H::lists; }
+inline constexpr bool lists<H, Comm> = lists_for<Comm, float>;
+
 /// Starts the one all_reduce of a bucket.
 template <class Comm, class T, class Op>
 auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const call_options& how)
     -> decltype(world.all_reduce(b.elements, with, how, b.where)) {
+  if constexpr (lists_for<Comm, T>)
+    if (!b.ranges.empty()) return world.all_reduce_coalesced(b.ranges, with, how, b.where);
   if constexpr (gathers_for<Comm, T>)
     if (!b.external.empty()) return world.all_reduce(b.elements, b.external, with, how, b.where);
   return world.all_reduce(b.elements, with, how, b.where);
@@ -105,10 +121,11 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// sent at once. A task<> that it returns runs in finish(), or earlier if in_flight is bounded, one bucket after the
 /// other, so that its operations have the same order on all ranks, too. An exception ends the pass. Optional members:
 /// `static constexpr scaling scale` (the tail is summed in any case); `static constexpr bool gathers = true`, if it
-/// passes bucket_view::external to its one all_reduce, while for others all elements are in the bucket; `void reset()`,
-/// which forgets all state of buckets, as these have changed; `void forget_pass()`, if all ranks skip the step; `void
-/// check(const reducer_options&)` and `void check(contribution)`, which throw usage_error if the hook cannot keep its
-/// promise: the reducer's constructor and begin() call them before anything is sent.
+/// passes bucket_view::external to its one all_reduce, while for others all elements are in the bucket; `static
+/// constexpr bool lists = true`, if it accepts bucket_view::ranges, while for others a bucket in the caller's memory is
+/// one range; `void reset()`, which forgets all state of buckets, as these have changed; `void forget_pass()`, if all
+/// ranks skip the step; `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error if
+/// the hook cannot keep its promise: the reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
 concept reduction_hook =
     detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> && detail::reduces<H, Comm, float16> &&
@@ -125,7 +142,7 @@ task<> in_a_task(Operation operation) {
 /// The default hook: one all_reduce, which divides the sums before it stores them.
 struct sum_hook {
   static constexpr scaling scale = scaling::divided;
-  static constexpr bool gathers = true;
+  static constexpr bool gathers = true, lists = true;
   call_options how{};
 
   template <class Comm, number T>
@@ -151,7 +168,7 @@ partial_sums sums_of(const H& hook, const Comm& world) noexcept {
 /// gradients, some 10 KiB, between machines or with more ranks than cores, where another small all_reduce takes longer
 /// than that pass. Gradients are multiplied by the weights even if all are equal, which rounds once more.
 struct divide_after_hook {
-  static constexpr bool gathers = true;
+  static constexpr bool gathers = true, lists = true;
   call_options how{};
 
   template <class Comm, number T>

@@ -11,7 +11,7 @@ namespace tutti::grad {
 /// launch_order::ready, or with more than 1024 ranks.
 struct mean_hook {
   static constexpr scaling scale = scaling::averaged;
-  static constexpr bool gathers = true;
+  static constexpr bool gathers = true, lists = true;
   call_options how{};
 
   template <class Comm, number T>

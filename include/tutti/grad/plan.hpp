@@ -35,7 +35,7 @@ struct bucket_limits {
 /// The place of a parameter in its bucket.
 struct bucket_slot {
   int parameter = 0;       ///< index in the order of registration
-  std::size_t offset = 0;  ///< elements from the start of the bucket; starts a line of 64 bytes
+  std::size_t offset = 0;  ///< elements from the start of the bucket; in the reducer's memory, starts a line
   std::size_t count = 0;   ///< elements of the parameter
   std::size_t rows = 1;    ///< of the matrix
 
@@ -47,13 +47,14 @@ struct bucket {
   tutti::dtype type = tutti::dtype::f32;
   std::size_t count = 0;           ///< elements, padding included; 0 when all its parameters are empty
   std::vector<bucket_slot> slots;  ///< in the order in which the backward pass finishes them
-  std::size_t tail_lines = 1;      ///< of 64 bytes behind the gradients, for values that all ranks sum with them
+  std::size_t tail_lines = 1;      ///< of 64 bytes behind the gradients, for values that all ranks sum with them; 0 in
+                                   ///< the caller's memory
 
   friend bool operator==(const bucket&, const bucket&) = default;
 };
 
-/// The bytes of a line. Every slot occupies whole lines; the elements that fill up its last one are padding and hold
-/// zero.
+/// The bytes of a line. In the reducer's memory every slot occupies whole lines; the elements that fill up its last one
+/// are padding and hold zero.
 inline constexpr std::size_t slot_alignment = 64;
 /// The number of elements of a line.
 template <class T>
@@ -74,16 +75,29 @@ struct plan {
   friend bool operator==(const plan&, const plan&) = default;
 };
 
+/// The ranges of memory that a bucket may consist of.
+enum class bucket_ranges : std::uint8_t { one, several };
+
+/// The places of gradients in memory of the caller's: blocks that parameters fill in the order of registration.
+struct caller_layout {
+  std::span<const int> block_of = {};  ///< number of each parameter's block; empty if the reducer has the memory
+  bucket_ranges ranges = bucket_ranges::several;
+};
+
 /// Lays parameters out in buckets. It is a pure function, so equal arguments give equal plans on all ranks. Parameters
 /// are placed in the order in which the backward pass completes them: `ready_order`, which names each once, or, if that
 /// is empty, the reverse of their registration. Each goes into its dtype's open bucket, which closes when its bytes,
 /// padding included, reach the limit of the next bucket to close. A parameter is never split; one larger than
 /// `cap_bytes` has a bucket of its own, and the open bucket of its dtype stays open. `delayed` parameters have buckets
 /// of their own, at the end. Errors: usage_error for a limit of 0, a dtype without a size, sizes that overflow, rows
-/// that do not divide a count, and an order that does not name each parameter once. Cost: O(n + b log b) for n
-/// parameters in b buckets.
+/// that do not divide a count, and an order that does not name each parameter once. Cost: O(n log n).
+///
+/// In memory of the caller's, slots have no padding and lie in a bucket in the order of registration, and buckets have
+/// no tail: a last bucket, of float and without parameters, is the tail of all. If a bucket is to be one range, it
+/// closes before a parameter that does not touch it.
 [[nodiscard]] TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
-                                        std::span<const int> ready_order = {}, std::span<const int> delayed = {});
+                                        std::span<const int> ready_order = {}, std::span<const int> delayed = {},
+                                        const caller_layout& own = {});
 
 }  // namespace tutti::grad
 

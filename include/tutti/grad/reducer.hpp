@@ -10,6 +10,7 @@
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/layout.hpp>
+#include <tutti/grad/own_memory.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/pass/agreement.hpp>
 #include <tutti/grad/pass/bucket_times.hpp>
@@ -25,14 +26,14 @@ namespace tutti::grad {
 
 /// A reducer: averages gradients over ranks while the backward pass still computes; the DistributedDataParallel of C++.
 ///
-/// Gradients are views into the reducer's arena. In a pass, every bucket is summed over the ranks once its last
-/// gradient is ready, by default in the same order on all ranks, and the result is the weighted mean for any batch
-/// sizes. The weights are sent in a small collective that begin() starts, and the first bucket waits for it; with hooks
-/// that do not divide, they are sent behind a bucket of float or double if there is one. Collective: constructed by all
-/// ranks, at most 4095, with equal shapes and options (checked), one pass at a time. One thread at a time. The
-/// communicator must outlive it. Errors: usage_error for wrong shapes or marks; error on all ranks if one cannot begin;
-/// error as of all_reduce. Costs one all_reduce per bucket, which divides, and one multiplication per element if
-/// weights differ.
+/// Gradients are views into the reducer's arena, or memory of the caller's. In a pass, every bucket is summed over the
+/// ranks once its last gradient is ready, by default in the same order on all ranks, and the result is the weighted
+/// mean for any batch sizes. The weights are sent in a small collective that begin() starts, and the first bucket waits
+/// for it; with hooks that do not divide, they are sent behind a bucket of float or double if there is one. Collective:
+/// constructed by all ranks, at most 4095, with equal shapes and options (checked), one pass at a time. One thread at a
+/// time. The communicator must outlive it. Errors: usage_error for wrong shapes or marks; error on all ranks if one
+/// cannot begin; error as of all_reduce. Costs one all_reduce per bucket, which divides, and one multiplication per
+/// element if weights differ.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
 class reducer {
@@ -40,7 +41,18 @@ class reducer {
   using pass_type = pass<reducer>;
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
-                   std::source_location where = std::source_location::current());
+                   std::source_location where = std::source_location::current())
+      : reducer(world, shapes, own_memory{}, std::move(options), std::move(hook), where) {}
+  /// Leaves the gradients in `own`, memory of the caller's, in place: one block, or a range of blocks, that parameters
+  /// fill in the order of registration without gaps. On one machine it is as fast as the arena if the caller has
+  /// registered it (communicator::register_buffer), or has it from allocate(). A bucket may be several ranges of it if
+  /// the hook `lists`, as sum_hook, mean_hook and divide_after_hook do; else it closes where a range ends. The memory
+  /// must outlive this object. Sends one more all_reduce of 64 bytes in each pass. Also a usage_error: blocks that are
+  /// not those of the shapes, and blocks that overlap.
+  template <gradient_memory Own>
+  reducer(Comm& world, std::span<const parameter_shape> shapes, Own&& own, reducer_options options = {}, Hook hook = {},
+          std::source_location where = std::source_location::current())
+      : reducer(world, shapes, own_memory{std::forward<Own>(own)}, std::move(options), std::move(hook), where) {}
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
   ~reducer() {
@@ -65,7 +77,8 @@ class reducer {
   /// gradients.
   [[nodiscard]] std::uint64_t replans() const noexcept { return pass_.replans(); }
   /// Returns the gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
-  /// Valid until the plan changes: in rebuild(), and with replan::on_drift in finish().
+  /// Valid until the plan changes: in rebuild(), and with replan::on_drift in finish(). Memory of the caller's keeps
+  /// its content and its places.
   template <number T>
   [[nodiscard]] std::span<T> gradient(std::size_t parameter) const {
     return arena_.gradient<T>(parameter);
@@ -111,6 +124,9 @@ class reducer {
   }
 
  private:
+  reducer(Comm& world, std::span<const parameter_shape> shapes, own_memory own, reducer_options options, Hook hook,
+          std::source_location where);
+
   friend pass_type;
   friend detail::pass_base<reducer>;
   using operation = detail::operation_t<Hook, Comm>;
@@ -195,9 +211,9 @@ class reducer {
     }
     for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
-        const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
-        // If all weights are 0 the result is 0, even if a hook sends earlier remainders.
-        weights_.total() > 0 ? divide(sums, weights_.remaining_divisor<T>()) : multiply(sums, 0);
+        for (const std::span<T> sums : arena_.ranges<T>(b))
+          // If all weights are 0 the result is 0, even if a hook sends earlier remainders.
+          weights_.total() > 0 ? divide(sums, weights_.remaining_divisor<T>()) : multiply(sums, 0);
       });
     used.restore(arena_);
     used.learn(pass_.weight());
@@ -208,6 +224,7 @@ class reducer {
   detail::pass_state pass_;
   Comm* world_;
   Hook hook_;
+  own_memory own_;
   arena arena_;
   std::vector<char> scaled_;  // gradients of the current pass that have been multiplied
   external_gradients external_;

@@ -214,6 +214,7 @@ class reproducible_hook {
     s.offsets.clear();
     for (std::size_t r = 0; r < ranks_; ++r)
       s.parts.push_back(part_of(count / line_elements<T>, r, ranks_).size() * line_elements<T>);
+    s.parts.back() += count % line_elements<T>;  // memory of the caller's has no padding
     const std::size_t part = s.parts[rank_];
     for (std::size_t round = 0; round < rounds_; ++round)
       for (std::size_t r = 0; r < ranks_; ++r) {

@@ -20,7 +20,9 @@
 #include <tutti/impl/bootstrap/threads.hpp>
 #include <tutti/impl/communicator/overlapping.hpp>
 #include <tutti/impl/grad/agreement.hpp>
+#include <tutti/impl/grad/arena.hpp>
 #include <tutti/impl/grad/layout.hpp>
+#include <tutti/impl/grad/own_memory.hpp>
 #include <tutti/impl/grad/pass_state.hpp>
 #include <tutti/impl/grad/placement.hpp>
 #include <tutti/impl/grad/plan.hpp>

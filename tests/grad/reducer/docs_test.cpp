@@ -22,6 +22,9 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
     tutti::sync_wait(world, docs_gradients::own_memory(
                                 reducer, other, docs_gradients::batch_t(4, static_cast<float>(2 * world.rank()))));
     if (other.steps != 1 || other.last != 2) throw std::logic_error("the mean of gradients of own memory");
+    docs_gradients::model third;
+    tutti::sync_wait(world, docs_gradients::in_place(world, third, {static_cast<float>(world.rank())}));
+    if (third.last != 1) throw std::logic_error("the mean of gradients in place");
     tutti::sync_wait(world, docs_gradients::until_all_have_run_out(reducer, net));
     if (net.steps != 4 || net.last != 3) throw std::logic_error("5 batches, one of which all ranks skip");
   });

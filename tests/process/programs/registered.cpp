@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,9 +25,11 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/async/sync_wait.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
+#include <tutti/grad/reducer.hpp>
 #include <tutti/os/memory_areas.hpp>
 #include <tutti/transport/host.hpp>
 
@@ -324,6 +328,45 @@ void whole_array(world_type& w) {
   }
 }
 
+/// A reducer leaves means in registered memory of the program's, with the bits that they have in its own memory, where
+/// a bucket is one range and where it is several.
+void gradients(world_type& w) {
+  std::vector<tutti::grad::parameter_shape> shapes;
+  std::size_t elements = 0;
+  for (const std::size_t n : {70001, 3, 200000, 0, 5000, 1023, 90000}) {
+    shapes.push_back({"", n});
+    elements += n;
+  }
+  std::vector<float> block(elements + 1);
+  const numbers mine = numbers{block}.subspan(1);
+  const auto held = w.register_buffer(mine);
+  check(held.registered() && is_shared(block.data() + 5000), "not registered");
+  for (const std::vector<int>& order : {std::vector<int>{6, 5, 4, 3, 2, 1, 0}, std::vector<int>{0, 2, 4, 6, 1, 3, 5}}) {
+    const tutti::grad::reducer_options how{.limits = {1 << 18, 1 << 19}, .ready_order = order};
+    tutti::grad::reducer expected{w, shapes, how}, got{w, shapes, mine, how};
+    w.barrier().wait();
+    const std::uint64_t before = next_place(w);
+    const auto pass = [&](auto& r, int n) {
+      auto p = r.begin(1 + w.rank() * n);
+      for (const int i : order) {
+        const auto g = r.template gradient<float>(static_cast<std::size_t>(i));
+        for (std::size_t k = 0; k < g.size(); ++k) g[k] = arrays::value(w.rank(), k, static_cast<std::size_t>(n + i));
+        p.ready(static_cast<std::size_t>(i));
+      }
+      tutti::sync_wait(w, p.finish());
+    };
+    for (int n = 0; n < 3; ++n) {
+      pass(got, n);
+      check(next_place(w) == before, "gradients in registered memory were staged");
+      pass(expected, n);
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const auto a = expected.gradient<float>(i), b = got.gradient<float>(i);
+        check(std::equal(a.begin(), a.end(), b.begin(), b.end()), "other bits than in the reducer's memory");
+      }
+    }
+  }
+}
+
 /// Ends beside an operation in flight, which they wait for.
 void end_beside_operations(world_type& w) {
   std::vector<float> data(1 << 19, 1);
@@ -404,6 +447,8 @@ void out_of_memory(world_type& w) {
 
 std::size_t count_of(const char* what) {
   if (std::string{what} == "maps") return tutti::os::areas_that([](const auto&) { return true; }).size();
+  if (std::string{what} == "descriptors")
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator{"/proc/self/fd"}, {}));
   std::FILE* f = std::fopen("/proc/self/statm", "r");
   unsigned long all = 0, resident = 0;
   const bool read = f && std::fscanf(f, "%lu %lu", &all, &resident) == 2;
@@ -435,17 +480,19 @@ void after_a_failure(world_type& w) {
 
 void many_times(world_type& w) {
   std::vector<float> data(1 << 17, 1);
-  std::size_t maps = 0, resident = 0;
+  std::size_t maps = 0, resident = 0, descriptors = 0;
   for (int i = 0; i < 1000; ++i) {
     auto held = w.register_buffer(data);
     if (i % 50 == 0) w.all_reduce(data, tutti::max).wait();
     if (i == 100) {
       maps = count_of("maps");
       resident = count_of("pages");
+      descriptors = count_of("descriptors");
     }
   }
   auto held = w.register_buffer(data);
   check(count_of("maps") <= maps + 4, "more mappings after each registration");
+  check(count_of("descriptors") == descriptors, "more descriptors after each registration");
   check(count_of("pages") <= resident + 300, "more memory after each registration");
 }
 
@@ -503,6 +550,7 @@ int main(int argc, char** argv) try {
     check(kept[5000] == 5.0F * static_cast<float>(world->size()), "a wrong sum");
   } else {
     whole_array(*world);
+    gradients(*world);
     every_collective(*world, [](int) { return true; });
     every_collective(*world, [](int r) { return r == 0; });
     every_collective(*world, [](int r) { return r != 0; });

@@ -70,9 +70,9 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
     return who(odd) + " has " + theirs + " parameters and " + who(0) + " has " + ours +
            "; all ranks must build the same model";
   return who(odd) + " has other options than " + who(0) +
-         " (bucket limits, ready_order, order, in_flight, delayed, unused, graph, replan or predivide); give all ranks "
-         "the "
-         "same";
+         " (bucket limits, ready_order, order, in_flight, delayed, unused, graph, replan, predivide or the memory of "
+         "their "
+         "gradients); give all ranks the same";
 }
 
 /// Returns `world`; throws usage_error if it has more ranks than the reducer can sum weights and flags of exactly.

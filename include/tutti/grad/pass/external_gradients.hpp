@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include <tutti/core/external_segments.hpp>
@@ -25,6 +26,12 @@ class external_gradients {
   void put(std::size_t parameter, const void* gradient) noexcept { at_[parameter] = gradient; }
   [[nodiscard]] bool has(std::size_t parameter) const noexcept { return at_[parameter] != nullptr; }
 
+  /// Copies a gradient to its place, multiplied by `factor`, if it lies in the user's memory.
+  template <class T>
+  void bring(std::size_t parameter, std::span<T> to, double factor) const noexcept {
+    if (has(parameter)) multiply(static_cast<const T*>(at_[parameter]), to.data(), to.size(), factor);
+  }
+
   /// Returns those of a bucket of elements of T, to be multiplied by `factor` as they are copied into it. The list is
   /// valid until it is made for the next pass.
   template <class T>
@@ -35,6 +42,7 @@ class external_gradients {
     for (const bucket_slot& s : k.slots)
       if (const void* p = at_[static_cast<std::size_t>(s.parameter)]; p && s.count != 0)
         first[found.size++] = {s.offset, s.count, p};
+    std::sort(first, first + found.size, [](const auto& a, const auto& b) { return a.first < b.first; });
     return found;
   }
 

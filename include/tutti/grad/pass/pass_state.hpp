@@ -40,6 +40,8 @@ class pass_state {
   [[nodiscard]] bool used(std::size_t parameter) const;
   [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
 
+  /// Lays all plans out in memory of the caller's, whose description outlives this object.
+  void lie_in(const caller_layout& own) noexcept { own_ = own; }
   /// Returns the plan for an order in which gradients become ready.
   [[nodiscard]] plan plan_for(std::span<const int> ready_order) const;
   /// Prepares for the first plan, and for each new one.
@@ -106,6 +108,7 @@ class pass_state {
   pass_action leave_out(std::size_t i, const char* call);
 
   reducer_options options_;
+  caller_layout own_;
   ready_tracker marks_;
   usage usage_;
   replan_detector watch_;

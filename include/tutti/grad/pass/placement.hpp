@@ -9,8 +9,8 @@
 
 namespace tutti::grad {
 
-/// The places of a plan's gradients in one block of memory of any kind: offsets in bytes, every bucket at the start of
-/// a page. Errors: usage_error for gradients that no memory could hold.
+/// The places of a plan's gradients in one block of memory of any kind: offsets in bytes, every bucket with
+/// a tail ends at the end of a page. Errors: usage_error for gradients that no memory could hold.
 class placement {
  public:
   struct place {
@@ -27,6 +27,7 @@ class placement {
   [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t start_of(std::size_t b) const noexcept { return starts_[b]; }
+  [[nodiscard]] std::size_t start_of_last() const noexcept { return starts_.empty() ? 0 : starts_.back(); }
   [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const noexcept { return places_[parameter].bucket; }
 
   [[nodiscard]] const place& of(std::size_t parameter) const noexcept { return places_[parameter]; }

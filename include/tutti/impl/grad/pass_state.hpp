@@ -26,7 +26,7 @@ TUTTI_DECL bool pass_state::used(std::size_t parameter) const {
 }
 
 TUTTI_DECL plan pass_state::plan_for(std::span<const int> ready_order) const {
-  return layout_of(marks_, options_, ready_order);
+  return layout_of(marks_, options_, ready_order, own_);
 }
 
 TUTTI_DECL void pass_state::arrange(const plan& p) {

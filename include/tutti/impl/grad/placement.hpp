@@ -21,7 +21,7 @@ TUTTI_DECL placement::placement(std::span<const parameter_shape> shapes, plan p)
     if (bytes_ > most || k.count > (most - bytes_) / size)
       throw usage_error("the gradients have more bytes than memory has addresses");
     bytes_ += k.count * size + k.tail_lines * slot_alignment;
-    bytes_ = (bytes_ + page - 1) / page * page;
+    if (k.tail_lines != 0) bytes_ = (bytes_ + page - 1) / page * page;
   }
 }
 

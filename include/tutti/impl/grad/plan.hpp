@@ -83,10 +83,31 @@ inline std::size_t put_last(std::vector<int>& order, std::span<const int> delaye
   return early;
 }
 
+/// Returns true if parameter `i` lies directly before or behind the parameters of a bucket, which are one range.
+inline bool touches(std::span<const parameter_shape> parameters, std::span<const int> block_of, const bucket& b,
+                    int i) {
+  const auto [least, most] = std::minmax_element(
+      b.slots.begin(), b.slots.end(), [](const auto& x, const auto& y) { return x.parameter < y.parameter; });
+  const auto first = static_cast<std::size_t>((std::min)(i, most->parameter)),
+             last = static_cast<std::size_t>((std::max)(i, least->parameter));
+  if (first > last || block_of[first] != block_of[last]) return false;
+  const auto between = parameters.subspan(first + 1, last - first - 1);
+  return std::all_of(between.begin(), between.end(), [](const parameter_shape& p) { return p.count == 0; });
+}
+
+/// Places the parameters of a bucket in the order of registration, without padding.
+inline void place_in_order(bucket& b) {
+  std::vector<bucket_slot*> slots;
+  for (bucket_slot& s : b.slots) slots.push_back(&s);
+  std::sort(slots.begin(), slots.end(), [](auto* x, auto* y) { return x->parameter < y->parameter; });
+  std::size_t at = 0;
+  for (bucket_slot* s : slots) s->offset = std::exchange(at, at + s->count);
+}
+
 }  // namespace detail
 
 TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits,
-                          std::span<const int> ready_order, std::span<const int> delayed) {
+                          std::span<const int> ready_order, std::span<const int> delayed, const caller_layout& own) {
   detail::check_limits(limits);
   std::vector<int> order = detail::order_of(parameters.size(), ready_order);
   const std::size_t early = detail::put_last(order, delayed);
@@ -109,12 +130,16 @@ TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_li
     const auto i = static_cast<std::size_t>(order[n]);
     const parameter_shape& p = parameters[i];
     const std::size_t padded = detail::padded_count(i, p), size = size_of(p.type);
-    const bool alone = padded * size > limits.cap_bytes;
+    const std::size_t taken = own.block_of.empty() ? padded : p.count;
+    const bool alone = taken * size > limits.cap_bytes;
     bucket single;
     bucket& b = alone ? single : open[static_cast<std::size_t>(p.type)];
+    if (!own.block_of.empty() && own.ranges == bucket_ranges::one && !b.slots.empty() &&
+        !detail::touches(parameters, own.block_of, b, order[n]))
+      close(b);
     b.type = p.type;
     b.slots.push_back({order[n], b.count, p.count, p.rows});
-    b.count += padded;
+    b.count += taken;
     when[i] = n;
     if (alone || b.count * size >= limits.cap_of(result.buckets.size())) close(b);
   }
@@ -124,6 +149,13 @@ TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_li
   const auto complete = [&](const bucket& b) { return when[static_cast<std::size_t>(b.slots.back().parameter)]; };
   std::sort(result.buckets.begin(), result.buckets.end(),
             [&](const bucket& a, const bucket& b) { return complete(a) < complete(b); });
+  if (own.block_of.empty()) return result;
+  for (bucket& b : result.buckets) {
+    detail::place_in_order(b);
+    b.tail_lines = 0;
+  }
+  result.buckets.emplace_back();
+  if (result.delayed != 0) ++result.delayed;
   return result;
 }
 

@@ -19,19 +19,23 @@ namespace tutti::grad {
 
 template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
-reducer<Comm, Hook>::reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options, Hook hook,
-                             std::source_location where)
+reducer<Comm, Hook>::reducer(Comm& world, std::span<const parameter_shape> shapes, own_memory own,
+                             reducer_options options, Hook hook, std::source_location where)
     : pass_(shapes, std::move(options), world.rank()),
       world_(&detail::countable(world)),
       hook_(std::move(hook)),
+      own_(std::move(own)),
       arena_(detail::make_agreed(
           world, "reducer", shapes,
           [&] {
             detail::let_check(hook_, pass_.options());
-            return detail::make_arena(world, pass_.marks(), pass_.plan_for(pass_.options().ready_order));
+            own_.place(pass_.marks());
+            pass_.lie_in({own_.block_of(), detail::lists<Hook, Comm> ? bucket_ranges::several : bucket_ranges::one});
+            return detail::make_arena(world, pass_.marks(), pass_.plan_for(pass_.options().ready_order), own_);
           },
           [&](const arena& a) {
-            return a.layout().id() ^ pass_.options().id() ^ static_cast<std::uint64_t>(detail::sums_of(hook_, world));
+            return a.layout().id() ^ pass_.options().id() ^ own_.id() ^
+                   static_cast<std::uint64_t>(detail::sums_of(hook_, world));
           },
           where)),
       scaled_(shapes.size()),
@@ -84,7 +88,7 @@ template <class Comm, class Hook>
 bool reducer<Comm, Hook>::follow(const std::vector<int>& order) {
   plan better = pass_.plan_for(order);
   if (better == layout()) return false;
-  arena moved = detail::make_arena(*world_, pass_.marks(), std::move(better));
+  arena moved = detail::make_arena(*world_, pass_.marks(), std::move(better), own_);
   moved.copy_from(arena_);
   arena_ = std::move(moved);
   lay_out();
@@ -160,22 +164,32 @@ auto reducer<Comm, Hook>::reduce(std::size_t b) -> operation {
   const bool last = b + 1 == layout().buckets.size();
   const auto tail =
       arena_.tail<T>(b).first(last && pass_.usage_map().map_count() == 0 ? line : arena_.tail<T>(b).size());
-  const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
+  const auto ranges = arena_.ranges<T>(b);
+  const bool is_list = ranges.size() > 1;
+  const auto elements = is_list ? std::span<T>{} : arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
   // Waits here, and does not leave this bucket to a later mark: its place among the collectives that the user issues
   // between marks must not depend on when messages arrive. (It does so if the number of buckets in flight is bounded.)
   weights_.await_weights<T>();
   for (const bucket_slot& s : k.slots)
     if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !external_.has(i))
       multiply(arena_.gradient<T>(i), weights_.prescale<T>());
-  external_segments external = external_.template list<T>(k, weights_.prescale<T>());
+  external_segments external;
+  if (is_list)
+    for (const bucket_slot& s : k.slots) {
+      const auto i = static_cast<std::size_t>(s.parameter);
+      external_.bring(i, arena_.gradient<T>(i), weights_.prescale<T>());
+    }
+  else
+    external = external_.template list<T>(k, weights_.prescale<T>());
   if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(external, {}), erase_type(elements));
   weights_.put(b, tail);
   if (last) {
     step_flags::put(pass_.commit_step(), tail.first(line), pass_.wants());
     if (tail.size() > line) pass_.usage_map().put(pass_.weight(), tail.subspan(line));
   }
-  return hook_(buckets_.group(b), bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(),
-                                                 weights_.unit<T>(), external});
+  return hook_(buckets_.group(b),
+               bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(), weights_.unit<T>(),
+                              external, is_list ? ranges : std::span<const std::span<T>>{}});
 }
 
 // Agrees on the step for a model without parameters, for which no bucket carries it.

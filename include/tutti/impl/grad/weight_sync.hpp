@@ -23,7 +23,7 @@ TUTTI_DECL weight_sync::weight_sync(scaling how, double predivide, int ranks)
 }
 
 TUTTI_DECL void weight_sync::arrange(const plan& p, launch_order order) {
-  const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
+  const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float) && b.tail_lines != 0; };
   const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
   const auto& buckets = p.buckets;
   own_collective_ = how_ == scaling::divided || order == launch_order::ready ||
