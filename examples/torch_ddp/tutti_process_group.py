@@ -4,7 +4,7 @@
     tutti_process_group.register("build/release/examples/libtutti_torch.so")
     torch.distributed.init_process_group("tutti", ...)       # as with "gloo"
 
-Tensors of the CPU. Operations run on one thread of the group in the order in which they were issued, so that the backward
+Tensors of the CPU; those that all_reduce gets again and again are registered (docs/memory.md). Operations run on one thread of the group in the order in which they were issued, so that the backward
 pass goes on meanwhile. The ranks of a group meet at a file of this machine.
 Written for torch 1.13 (Debian 12), by what its own test of process groups in Python does (test_c10d_pypg.py).
 """
@@ -29,7 +29,7 @@ def load(path):
     p, n, i = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     for name, result, args in (("error", ctypes.c_char_p, []), ("open", p, [ctypes.c_char_p, ctypes.c_double, i]), ("close", None, [p]),
                                ("all_reduce", i, [p, p, n, ctypes.c_char_p, i]), ("broadcast", i, [p, p, n, i]),
-                               ("all_gather", i, [p, p, p, n]), ("barrier", i, [p])):
+                               ("all_gather", i, [p, p, p, n]), ("barrier", i, [p]), ("register", p, [p, p, n]), ("end", None, [p])):
         f = getattr(lib, "tutti_torch_" + name)
         f.restype, f.argtypes = result, args
     return lib
@@ -69,6 +69,51 @@ class Work(dist._Work):
         return self._future
 
 
+def holders(storage):
+    """The number of those that hold a storage, the argument included."""
+    if hasattr(torch._C, "_storage_Use_Count"):
+        return torch._C._storage_Use_Count(storage._cdata)
+    return ctypes.c_size_t.from_address(storage._cdata + 8).value  # torch 1.13: the count of an intrusive_ptr_target
+
+
+class Registrations:
+    """Memory that all_reduce gets again and again, such as DistributedDataParallel's buckets: registered at the second
+    time, so that the ranks of a machine reduce it where it lies.
+
+    Each storage is held while it is registered, so torch neither frees it nor gives its memory to another tensor. When
+    nobody else holds it, nobody can write to it, and the registration ends. A storage in use must not be resized.
+    """
+    LEAST = 64 << 10  # bytes
+
+    def __init__(self, lib, group):
+        self._lib, self._group = lib, group
+        self._held = {}  # by address and bytes: storage and registration
+        self._seen = {}  # by address and bytes, of what came once: whether it has been refused
+
+    def use(self, tensor):
+        self.end([key for key, (storage, _) in self._held.items() if holders(storage) == 1])
+        key = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        if key[1] < self.LEAST or key in self._held:
+            return
+        if key not in self._seen:
+            self._seen[key] = False
+            if len(self._seen) > 1000:
+                self._seen.pop(next(iter(self._seen)))
+        elif not self._seen[key]:
+            registration = self._lib.tutti_torch_register(self._group, *key)
+            if registration:
+                self._held[key] = tensor.storage().untyped(), registration
+            self._seen[key] = not registration
+
+    def end(self, keys=None):
+        for key in list(self._held) if keys is None else keys:
+            storage, registration = self._held.pop(key)
+            self._lib.tutti_torch_end(registration)  # before the storage goes
+
+    def __len__(self):
+        return len(self._held)
+
+
 class ProcessGroupTutti(dist.ProcessGroup):
     def __init__(self, lib, rendezvous, rank, size, timeout, order):
         super().__init__(rank, size)
@@ -77,6 +122,7 @@ class ProcessGroupTutti(dist.ProcessGroup):
         self._group = lib.tutti_torch_open(rendezvous.encode(), timeout.total_seconds(), order == "rank")
         if not self._group:
             raise RuntimeError("tutti: " + lib.tutti_torch_error().decode())
+        self.registrations = Registrations(lib, self._group)
         self._queue = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -92,6 +138,7 @@ class ProcessGroupTutti(dist.ProcessGroup):
                 work.end()
             except Exception as e:
                 work.end(e)
+        self.registrations.end()
         self._lib.tutti_torch_close(self._group)
 
     def close(self):
@@ -122,6 +169,7 @@ class ProcessGroupTutti(dist.ProcessGroup):
         def run():
             for t in tensors:
                 c = t.contiguous()
+                self.registrations.use(c)
                 self._call("all_reduce", c.data_ptr(), c.numel(), TYPES[c.dtype], how)
                 if c.data_ptr() != t.data_ptr():
                     t.copy_(c)

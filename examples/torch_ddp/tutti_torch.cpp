@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tutti/tutti.hpp>
+#include <utility>
 
 namespace {
 
@@ -99,6 +100,18 @@ int tutti_torch_all_gather(void* g, const void* in, void* out, std::size_t bytes
         .wait();
   });
 }
+/// Registers memory, which the other ranks of the machine then read and write where it lies. Returns null if it is too
+/// short, or cannot be registered: it is reduced as ever then.
+void* tutti_torch_register(void* g, void* data, std::size_t bytes) {
+  void* made = nullptr;
+  guarded([&] {
+    auto held = static_cast<group*>(g)->world.register_buffer(std::span{static_cast<std::byte*>(data), bytes});
+    if (held.registered()) made = new tutti::registration{std::move(held)};
+  });
+  return made;
+}
+void tutti_torch_end(void* held) { delete static_cast<tutti::registration*>(held); }
+
 int tutti_torch_barrier(void* g) {
   return guarded([&] { static_cast<group*>(g)->world.barrier().wait(); });
 }

@@ -21,6 +21,7 @@ EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "torch_ddp"
 def start(library):
     python = python_with_torch("torch.distributed")
     status = max(abs(s) for s in run([python, __file__, library, "compare"]))
+    status = max(status, *(abs(s) for s in run([python, __file__, library, "registered"])))
     for scene in ("backward", "all_reduce"):
         *survivors, killed = run([python, __file__, library, scene])
         if killed != -signal.SIGKILL or any(survivors):
@@ -65,6 +66,97 @@ def survive(library, scene, rank, folder):
                 raise
             return
     raise AssertionError(f"rank {rank}: no error after {scene} without rank {RANKS - 1}")
+
+
+def registered(library, rank, folder):
+    """Tensors that come again are registered, as long as anyone has them; what torch puts in their memory later is its own."""
+    import random
+    import threading
+
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    sys.path.insert(0, str(EXAMPLE))
+    import tutti_process_group
+
+    def check(what, holds):
+        if not holds:
+            raise AssertionError(f"rank {rank}: {what}")
+
+    def shared(tensor):
+        at = tensor.data_ptr() + tensor.numel() * tensor.element_size() // 2
+        for line in open("/proc/self/maps"):
+            begin, end = (int(x, 16) for x in line.split()[0].split("-"))
+            if begin <= at < end:
+                return line.split()[1].endswith("s")
+        return False
+
+    tutti_process_group.register(library)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/gloo", rank=rank, world_size=RANKS)
+    world = dist.new_group(backend="tutti")
+
+    def reduce(x, times):
+        for n in range(times):
+            x.fill_(rank + n)
+            dist.all_reduce(x, group=world)
+            check("a sum", bool((x == sum(range(RANKS)) + n * RANKS).all()))
+
+    x = torch.empty(300_001)
+    reduce(x, 1)
+    check("not registered at once", not shared(x))
+    reduce(x, 3)
+    check("registered when it comes again", shared(x) and len(world.registrations) == 1)
+    view = x[:100_000]
+    del x
+    reduce(view, 2)
+    check("registered as long as a view has the memory", shared(view))
+    small = torch.zeros(10)
+    del view
+    reduce(small, 2)
+    check("ended with its last holder", len(world.registrations) == 0)
+
+    # Other threads write to memory of their own, which was, or will be, that of registered tensors.
+    stop, wrong = threading.Event(), []
+
+    def write(seed):
+        draw = random.Random(seed)
+        while not stop.is_set():
+            number = draw.randrange(1 << 20)
+            mine = [torch.full((draw.randrange(1, 60_000),), float(number)) for _ in range(20)]
+            for t in mine:
+                t.add_(1)
+            if not all(bool((t == number + 1).all()) for t in mine):
+                wrong.append(number)
+
+    writers = [threading.Thread(target=write, args=(10 * rank + k,)) for k in range(2)]
+    for w in writers:
+        w.start()
+    draw = random.Random(1)
+    try:
+        kept = []
+        for _ in range(60):
+            kept.append(torch.empty(draw.choice((17_000, 30_000, 50_001, 400_000))))
+            reduce(kept[-1], 3)
+            if len(kept) > 3:
+                del kept[draw.randrange(len(kept))]
+            reduce(draw.choice(kept), 1)
+    finally:
+        stop.set()
+        for w in writers:
+            w.join()
+    check(f"what other threads wrote is as it was, {wrong[:3]}", not wrong)
+    check("registrations of what is there", len(world.registrations) <= 4)
+
+    net = torch.nn.Sequential(*(torch.nn.Linear(300, 300) for _ in range(4)))
+    ddp = DistributedDataParallel(net, process_group=world, bucket_cap_mb=0.5, gradient_as_bucket_view=True)
+    for _ in range(6):
+        ddp(torch.randn(16, 300)).sum().backward()
+    held = net[1].weight.grad
+    check("DDP's gradients are in registered memory", shared(held))
+    before = held.clone()
+    world.close()
+    check("private after the end, with its content", not shared(held) and torch.equal(before, held))
 
 
 def main(library, rank, folder):
@@ -124,7 +216,9 @@ def main(library, rank, folder):
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         sys.exit(start(sys.argv[1]))
-    if sys.argv[2] == "compare":
+    if sys.argv[2] == "registered":
+        registered(sys.argv[1], int(sys.argv[3]), sys.argv[4])
+    elif sys.argv[2] == "compare":
         main(sys.argv[1], int(sys.argv[3]), sys.argv[4])
     else:
         survive(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
