@@ -1,6 +1,7 @@
 // tutti as one more peer. $PEER_VARIANT:
 //   plain      user buffers in ordinary memory (default)
 //   symmetric  user buffers from communicator::allocate
+//   registered user buffers in ordinary memory that communicator::register_buffer has registered
 //   tcp        ordinary memory, every message over TCP on loopback
 #include <cstdio>
 #include <cstdlib>
@@ -16,24 +17,27 @@ namespace {
 
 struct Tutti {
   tutti::communicator<>& world;
-  bool symmetric;
-  std::map<float*, tutti::mapped_array<float>> arrays;
+  std::string variant;
+  std::map<float*, tutti::mapped_array<float>> arrays{};
+  std::map<float*, tutti::registration> registrations{};
 
   bool supports(int, size_t) { return true; }
   void prepare(int, float*, float*, size_t) {}
 
   float* allocate(size_t bytes) {
-    if (!symmetric) return peers::make_buffer(bytes);
+    if (variant != "symmetric") {
+      float* const p = peers::make_buffer(bytes);
+      if (variant == "registered") registrations[p] = world.register_buffer(std::span{p, bytes / sizeof(float)});
+      return p;
+    }
     auto array = world.allocate<float>(std::max<size_t>(bytes / sizeof(float), 1));
     float* p = array.data();
     arrays.emplace(p, std::move(array));
     return p;
   }
   void release(float* p) {
-    if (symmetric)
-      arrays.erase(p);
-    else
-      std::free(p);
+    registrations.erase(p);
+    if (arrays.erase(p) == 0) std::free(p);
   }
 
   void run(int op, float* buf, float* out, size_t count) {
@@ -98,7 +102,7 @@ int main(int argc, char** argv) try {
     h.barrier();
     return 0;
   }
-  Tutti a{world, variant == "symmetric", {}};
+  Tutti a{world, variant};
   peers::run_suite(a, h, peers::Options(argc, argv));
   h.barrier();
 } catch (const std::exception& e) {

@@ -17,7 +17,7 @@ MPI = {"shared memory": ("ompi", "ompi-nocma", "ompi-malloc", "ompi-yield", "omp
        "TCP": ("ompi-tcp", "mpich-tcp")}
 OURS = {"shared memory": ("tutti", "tutti-sym"), "TCP": ("tutti-tcp",)}
 FAR_NS = 120  # a hop above this is "far"
-COLORS = ["#0b6e4f", "#1fa97c", "#7bd3b4", "#b3261e", "#e07a5f", "#6b4fa0", "#888888"]
+COLORS = ["#0b6e4f", "#1fa97c", "#7bd3b4", "#b3261e", "#e07a5f", "#6b4fa0", "#888888", "#3a6ea5"]
 
 
 def kind(row):
@@ -101,7 +101,7 @@ def plot(path, title, series):
 
 def plot_all(rows, folder):
     os.makedirs(folder, exist_ok=True)
-    groups = {"tutti": ("tutti",), "tutti, shared buffers": ("tutti-sym",), "tutti, TCP": ("tutti-tcp",),
+    groups = {"tutti": ("tutti",), "tutti, shared buffers": ("tutti-sym",), "tutti, registered": ("tutti-reg",), "tutti, TCP": ("tutti-tcp",),
               "best Open MPI": [p for p in MPI["shared memory"] if p.startswith("ompi")],
               "best MPICH": ("mpich", "mpich-rg"), "best Gloo": ("gloo-ring", "gloo-bcube", "gloo-hd"),
               "best floor": ("floor-shm", "floor-plain", "floor-zc")}

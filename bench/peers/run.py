@@ -57,6 +57,7 @@ def build(out):
         f"g++ {flags} -o {out}/limits limits.cpp",
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/tutti peer_tutti.cpp",
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/ddp_tutti peer_ddp_tutti.cpp",
+        f"g++ -std=c++20 -O3 -I ../../include -pthread -shared -fPIC -o {out}/libtutti_torch.so ../../examples/torch_ddp/tutti_torch.cpp",
         f"g++ {flags} -shared -fPIC -o {out}/libharness.so harness_c.cpp",
         f"g++ {flags} -shared -fPIC -o {out}/libpace.so pace.cpp -ldl",
     ):
@@ -87,6 +88,7 @@ def peers(out, added):
     return [
         Peer("tutti", "fork", tutti, ops=ALL_OPS),
         Peer("tutti-sym", "fork", tutti, env={"PEER_VARIANT": "symmetric"}, ops=ALL_OPS),
+        Peer("tutti-reg", "fork", tutti, env={"PEER_VARIANT": "registered"}, ops=ALL_OPS),
         Peer("tutti-tcp", "fork", tutti, env={"PEER_VARIANT": "tcp"}, ops=ALL_OPS),
         Peer("ompi", "ompi", ompi, ops=ALL_OPS),
         Peer("ompi-nocma", "ompi", ompi, ["--mca", "btl_vader_single_copy_mechanism", "none"], ops=ALL_OPS, ranks=two),
@@ -251,7 +253,7 @@ def run_ddp(a, out, results):
         for compute in a.compute:
             for p in (ours, torch):
                 wait_quiet()
-                env = {"PEER_COMPUTE": compute, "PEER_STEPS": str(a.steps)}
+                env = {"PEER_COMPUTE": compute, "PEER_STEPS": str(a.steps), "PEER_TUTTI_TORCH": f"{out}/libtutti_torch.so"}
                 got, _ = launch(p, 2, out, [], timeout=900, rank_env=lambda r: env)
                 rows += [dict(r, round=rnd, compute=compute) for r in got]
                 save(a, results)
