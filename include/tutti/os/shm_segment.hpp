@@ -92,6 +92,13 @@ class shm_segment {
     }
   }
 
+  /// Gives the memory of [offset, offset + bytes) back to the machine: the range holds zeros, and an access may fault
+  /// until it is reserved again. Returns false if the file system cannot; the memory stays then.
+  [[nodiscard]] bool give_back(std::uint64_t offset, std::uint64_t bytes) noexcept {
+    constexpr int way = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    return ::fallocate(fd_.native(), way, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
+  }
+
   /// Maps the whole segment, shared and writable. Throws error.
   [[nodiscard]] shm_mapping map() const { return map(0, bytes_); }
 

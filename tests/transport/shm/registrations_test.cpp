@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -73,6 +74,36 @@ TEST_CASE("shm registrations: the heap locates whole pages, and the image holds 
   CHECK_FALSE(r.heap.locate(middle, 4));
   CHECK_FALSE(is_shared(middle));
   CHECK(data == numbers(100000));
+}
+
+TEST_CASE("shm registrations: the end gives the pages back, also between others, and the next one has zeros or data") {
+  rank r;
+  const auto pages = [&] {
+    struct stat s{};
+    REQUIRE(::fstat(r.segment.native(), &s) == 0);
+    return static_cast<std::size_t>(s.st_blocks) * 512 / 4096;
+  };
+  auto first = numbers(500000), second = numbers(250000);
+  shm_registration* const low = r.all.add(bytes_of(first), "low");
+  std::byte* const array = r.heap.allocate(100000);
+  shm_registration* const high = r.all.add(bytes_of(second), "high");
+  REQUIRE(low);
+  REQUIRE(high);
+  const std::size_t most = pages();
+  r.all.remove(*low);
+  CHECK(pages() + 480 < most);
+  std::byte* const between = r.heap.allocate(1 << 20);  // in the gap
+  CHECK(between < array);
+  CHECK(std::all_of(between, between + (1 << 20), [](std::byte b) { return b == std::byte{}; }));
+  CHECK(pages() + 230 < most);
+  CHECK(second == numbers(250000));
+  r.all.remove(*high);
+  CHECK(pages() + 470 < most);
+  CHECK(r.all.add(bytes_of(first), "again"));
+  CHECK(first == numbers(500000));
+  r.all.end_all();
+  CHECK(first == numbers(500000));
+  CHECK(pages() + 470 < most);
 }
 
 TEST_CASE("shm registrations: any place in a page, any length") {

@@ -49,7 +49,8 @@ class shm_heap {
       reserve(top() + wanted);
       blocks_.push_back({top(), wanted, true});
     } else {
-      const block rest{blocks_[i].at + wanted, blocks_[i].bytes - wanted, false};
+      if (blocks_[i].holes) segment_->reserve(offset_ + blocks_[i].at, wanted);
+      const block rest{blocks_[i].at + wanted, blocks_[i].bytes - wanted, false, blocks_[i].holes};
       if (rest.bytes != 0) blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(i) + 1, rest);
       blocks_[i] = {blocks_[i].at, wanted, true};
     }
@@ -60,12 +61,23 @@ class shm_heap {
 
   /// Frees memory that allocate() returned; ignores every other pointer.
   void deallocate(std::byte* p) noexcept {
-    std::size_t i = block_of(position(p));
-    if (i == blocks_.size() || blocks_[i].at != position(p) || !blocks_[i].used) return;
+    std::size_t i = block_at(p);
+    if (i == blocks_.size()) return;
     blocks_[i].used = false;
     if (i + 1 < blocks_.size() && !blocks_[i + 1].used) swallow_next(i);
     if (i > 0 && !blocks_[i - 1].used) swallow_next(--i);
-    if (i + 1 == blocks_.size()) blocks_.pop_back();
+    if (i + 1 != blocks_.size()) return;
+    if (blocks_[i].holes) reserved_ = (std::min)(reserved_, blocks_[i].at);
+    blocks_.pop_back();
+  }
+  /// Does the same, and gives the pages back to the machine: for large memory whose caller may need no other.
+  void give_back(std::byte* p) noexcept {
+    const std::size_t i = block_at(p);
+    if (i == blocks_.size()) return;
+    block& b = blocks_[i];
+    const std::uint64_t end = i + 1 == blocks_.size() ? reserved_ : b.at + b.bytes;
+    b.holes = segment_->give_back(offset_ + b.at, end - b.at);
+    deallocate(p);
   }
 
   /// Returns the offset of [p, p + bytes) in this part, if all of it lies inside one allocation or one alias.
@@ -88,13 +100,15 @@ class shm_heap {
   }
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Returns the number of bytes of this part that have pages; it grows in steps and never shrinks.
+  /// Returns the number of bytes of this part that have pages, but for what was given back between blocks; it grows in
+  /// steps.
   [[nodiscard]] std::uint64_t reserved_bytes() const noexcept { return reserved_; }
 
  private:
   struct block {
     std::uint64_t at, bytes;
     bool used;
+    bool holes = false;  // some of its pages were given back; only of a free one
   };
   struct alias {
     std::uintptr_t begin;
@@ -114,8 +128,14 @@ class shm_heap {
                                        [](std::uint64_t position, const block& b) { return position < b.at; });
     return static_cast<std::size_t>(next - blocks_.begin()) - 1;  // the first block begins at 0
   }
+  /// Returns the index of the block in use that begins at `p`; the number of blocks if none does.
+  [[nodiscard]] std::size_t block_at(const std::byte* p) const noexcept {
+    const std::size_t i = block_of(position(p));
+    return i != blocks_.size() && blocks_[i].at == position(p) && blocks_[i].used ? i : blocks_.size();
+  }
   void swallow_next(std::size_t i) noexcept {
     blocks_[i].bytes += blocks_[i + 1].bytes;
+    blocks_[i].holes = blocks_[i].holes || blocks_[i + 1].holes;
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
 

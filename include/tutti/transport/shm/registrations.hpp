@@ -134,7 +134,7 @@ class shm_registrations {
       detail::registered_ranges::remove(memory);
       if (made != place) {
         heap_->remove_alias(made->second.whole.data());
-        if (made->second.block) heap_->deallocate(made->second.block);
+        if (made->second.block) heap_->give_back(made->second.block);
         all_.erase(made);
       }
       throw;
@@ -147,7 +147,7 @@ class shm_registrations {
     detail::registered_ranges::remove(r.memory);
     const auto at = all_.find(reinterpret_cast<std::uintptr_t>(r.memory.data()));
     if (r.pages->end()) {
-      heap_->deallocate(r.block);
+      heap_->give_back(r.block);
       all_.erase(at);
     } else {  // nothing else may ever lie in the block
       log_kept(r.memory.size());
