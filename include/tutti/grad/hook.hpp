@@ -83,7 +83,7 @@ concept lists_for =
 template <class H, class Comm>
 inline constexpr bool lists = false;
 template <class H, class Comm>
-  requires requires { requires H::lists; }
+  requires requires { requires H::lists && H::gathers; }
 inline constexpr bool lists<H, Comm> = lists_for<Comm, float>;
 
 /// Starts the one all_reduce of a bucket.
@@ -122,10 +122,11 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// other, so that its operations have the same order on all ranks, too. An exception ends the pass. Optional members:
 /// `static constexpr scaling scale` (the tail is summed in any case); `static constexpr bool gathers = true`, if it
 /// passes bucket_view::external to its one all_reduce, while for others all elements are in the bucket; `static
-/// constexpr bool lists = true`, if it accepts bucket_view::ranges, while for others a bucket in the caller's memory is
-/// one range; `void reset()`, which forgets all state of buckets, as these have changed; `void forget_pass()`, if all
-/// ranks skip the step; `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error if
-/// the hook cannot keep its promise: the reducer's constructor and begin() call them before anything is sent.
+/// constexpr bool lists = true`, if it also accepts bucket_view::ranges, while for others a bucket in the caller's
+/// memory is one range; `void reset()`, which forgets all state of buckets, as these have changed; `void
+/// forget_pass()`, if all ranks skip the step; `void check(const reducer_options&)` and `void check(contribution)`,
+/// which throw usage_error if the hook cannot keep its promise: the reducer's constructor and begin() call them before
+/// anything is sent.
 template <class H, class Comm>
 concept reduction_hook =
     detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> && detail::reduces<H, Comm, float16> &&
