@@ -43,6 +43,11 @@ TEST_CASE("registered memory: random registrations, collectives and ends against
   check_well(4, {"what=fuzz", "rounds=60"}, {"domain=0", "domain=0", "domain=1", "domain=1"});
 }
 
+TEST_CASE("registered memory: a reducer's gradients, on two machines and without shared memory") {
+  check_well(4, {"what=gradients"}, {"domain=0", "domain=0", "domain=1", "domain=1"});
+  check_well(3, {"what=gradients", "transport=tcp"});
+}
+
 TEST_CASE("registered memory: where the heap is too short for it, an error, and the content is as it was") {
   check_well(2, {"what=short"});
 }
