@@ -58,6 +58,21 @@ TEST_CASE("watch_options: a folder that cannot be made is refused by the name th
   CHECK(refusal({}, {{{"TUTTI_METRICS_DIR", "/proc/nowhere"}}}).find("TUTTI_METRICS_DIR \"/proc/nowhere\" is no") == 0);
 }
 
+TEST_CASE("watch_options: the port and the job of metrics") {
+  CHECK(watch_options_of({}, variables{}).metrics_port == 0);
+  const variables v{{{"TUTTI_METRICS_PORT", "9400"}, {"TUTTI_METRICS_JOB", "nightly"}}};
+  CHECK(watch_options_of({}, v).metrics_port == 9400);
+  CHECK(watch_options_of({}, v).metrics_job == "nightly");
+  init_options o;
+  o.metrics_port = 9500;
+  CHECK(watch_options_of(o, v).metrics_port == 9500);
+  for (const char* wrong : {"0", "-1", "65536", "http", "9400 "})
+    CHECK(refusal({}, {{{"TUTTI_METRICS_PORT", wrong}}}).find("is no port; write a number from 1 to 65535") !=
+          std::string::npos);
+  o.metrics_port = -1;
+  CHECK(refusal(o, {}).find("init_options::metrics_port \"-1\" is no port") == 0);
+}
+
 TEST_CASE("watch_options: signals by name or number") {
   CHECK(signal_of("USR2") == SIGUSR2);
   CHECK(signal_of("SIGUSR1") == SIGUSR1);

@@ -59,7 +59,7 @@ def start(tutti_run, program, end, **variables):
 def files_of_two_jobs(tutti_run, program, nvml, folder):
     """Returns the files of two jobs that run at the same time on this node, and what is wrong with them."""
     end = folder / "end"
-    jobs = [start(tutti_run, program, end, TUTTI_JOB=name, TUTTI_METRICS_DIR=str(folder), LD_LIBRARY_PATH=nvml)
+    jobs = [start(tutti_run, program, end, TUTTI_METRICS_JOB=name, TUTTI_METRICS_DIR=str(folder), LD_LIBRARY_PATH=nvml)
             for name in ("a", "b/2")]
     end.touch()
     failed = [job.wait(timeout=300) for job in jobs]

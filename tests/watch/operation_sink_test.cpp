@@ -24,6 +24,7 @@
 #include <tutti/os/process.hpp>
 #include <tutti/watch/flight.hpp>
 #include <tutti/watch/flight_recorder.hpp>
+#include <tutti/watch/metrics.hpp>
 #include <tutti/watch/metrics_file.hpp>
 #include <tutti/watch/trace_file.hpp>
 
@@ -310,6 +311,29 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   CHECK(within("100") == 2);
   CHECK(within("+Inf") == 3);
   CHECK(samples.at(R"(tutti_process_resident_memory_bytes{job_name="a \"job\"\n",rank="2"})") > 0);
+}
+
+TEST_CASE("metrics: time in waits, and what of a reducer's buckets its finish() did not hide") {
+  using kind = tutti::detail::time_span::kind;
+  constexpr std::int64_t ms = 1'000'000;
+  metrics m{{"a"}};
+  const auto span = [&](kind what, std::int64_t begun, std::int64_t middle, std::int64_t ended) {
+    tutti::detail::time_span s;
+    s.what = what;
+    m.take_span(s, begun * ms, middle * ms, ended * ms);
+  };
+  span(kind::wait, 10, 0, 30);
+  auto samples = samples_of(text_of(std::span{&m, 1}, {}));
+  CHECK(samples.at(R"(tutti_exposed_seconds_total{job_name="a",rank="0"})") == doctest::Approx(0.02));
+  CHECK_FALSE(samples.contains(R"(tutti_reducer_passes_total{job_name="a",rank="0"})"));
+  span(kind::bucket, 100, 110, 150);
+  span(kind::bucket, 120, 130, 170);
+  span(kind::pass, 90, 160, 175);
+  samples = samples_of(text_of(std::span{&m, 1}, {}));
+  CHECK(samples.at(R"(tutti_reducer_passes_total{job_name="a",rank="0"})") == 1);
+  CHECK(samples.at(R"(tutti_reducer_pass_seconds_total{job_name="a",rank="0"})") == doctest::Approx(0.085));
+  CHECK(samples.at(R"(tutti_reducer_finish_seconds_total{job_name="a",rank="0"})") == doctest::Approx(0.015));
+  CHECK(samples.at(R"(tutti_reducer_bucket_seconds_total{job_name="a",rank="0"})") == doctest::Approx(0.08));
 }
 
 TEST_CASE("metrics_file: jobs that share a folder have files and series of their own") {

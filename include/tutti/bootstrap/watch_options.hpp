@@ -33,11 +33,11 @@
 
 namespace tutti::detail {
 
-/// Folders for what can be seen from outside, as the options or the environment say; empty: none. And the port of
-/// metrics of the first rank of each machine; 0: none.
+/// Folders for what can be seen from outside, as the options or the environment say; empty: none.
 struct watch_options {
   std::string flight, trace, metrics;
-  int metrics_port = 0;
+  int metrics_port = 0;     ///< of the first rank of each machine; 0: none
+  std::string metrics_job;  ///< name of the job in metrics; empty: that of the launcher
 };
 
 /// Returns the number of a signal that is named as USR2, SIGUSR2 or 12; 0 for any other text.
@@ -92,13 +92,14 @@ int metrics_port_of(const init_options& options, const Get& get) {
   return *port;
 }
 
-/// Reads the options and TUTTI_FLIGHT_DIR, TUTTI_TRACE_DIR, TUTTI_METRICS_DIR, TUTTI_METRICS_PORT and
-/// TUTTI_FLIGHT_SIGNAL. Throws usage_error.
+/// Reads the options and TUTTI_FLIGHT_DIR, TUTTI_TRACE_DIR, TUTTI_METRICS_DIR, TUTTI_METRICS_PORT,
+/// TUTTI_METRICS_JOB and TUTTI_FLIGHT_SIGNAL. Throws usage_error.
 template <variable_lookup Get>
 watch_options watch_options_of(const init_options& options, const Get& get) {
   watch_options chosen{folder_of(options.flight, "flight", "TUTTI_FLIGHT_DIR", get),
                        folder_of(options.trace, "trace", "TUTTI_TRACE_DIR", get),
-                       folder_of(options.metrics, "metrics", "TUTTI_METRICS_DIR", get), metrics_port_of(options, get)};
+                       folder_of(options.metrics, "metrics", "TUTTI_METRICS_DIR", get), metrics_port_of(options, get),
+                       std::string(get("TUTTI_METRICS_JOB").value_or(""))};
   dump_on_signal(options, !chosen.flight.empty(), get);
   return chosen;
 }
@@ -131,15 +132,14 @@ inline watch::flight_place flight_place_of(const watch_options& chosen, const ro
 
 /// Returns what the metrics say about a rank, and their way to its transport, which outlives the recorder.
 template <class Link>
-watch::metrics_place metrics_place_of(const watch::flight_place& place, const Link& link, std::int64_t now) {
+watch::metrics_place metrics_place_of(const std::string& name, const watch::flight_place& place, const Link& link,
+                                      std::int64_t now) {
+  const std::string job = !name.empty()        ? name
+                          : !place.job.empty() ? place.job
+                                               : "world-" + std::to_string(place.world);
   const int rank = link.rank();
   const rank_info& self = link.peers()[static_cast<std::size_t>(rank)];
-  watch::metrics_place where{place.job.empty() ? "world-" + std::to_string(place.world) : place.job,
-                             rank,
-                             self.local_rank,
-                             link.size(),
-                             place.number,
-                             now};
+  watch::metrics_place where{job, rank, self.local_rank, link.size(), place.number, now};
   if constexpr (requires { link.shared_bytes(); }) {
     where.transport = &link;
     where.read = [](const void* transport) noexcept {
@@ -186,14 +186,13 @@ void start_watching(const watch_options& chosen, const Link& link, std::string j
       recorder.send_to(std::make_unique<watch::trace_file>(chosen.trace, head.rank, place.number,
                                                            std::string(watch::text_of(head.host)),
                                                            std::string(watch::text_of(head.boot)), now));
-      recorder.send_spans_of(engine.spans().make());
     });
+  const auto metrics = [&] { return metrics_place_of(chosen.metrics_job, place, link, now); };
   if (!chosen.metrics.empty())
-    attempt("the metrics", [&] {
-      recorder.send_to(std::make_unique<watch::metrics_file>(chosen.metrics, metrics_place_of(place, link, now)));
-    });
-  if (chosen.metrics_port != 0)
-    recorder.send_to(serve_metrics(chosen.metrics_port, metrics_place_of(place, link, now)));
+    attempt("the metrics", [&] { recorder.send_to(std::make_unique<watch::metrics_file>(chosen.metrics, metrics())); });
+  if (chosen.metrics_port != 0) recorder.send_to(serve_metrics(chosen.metrics_port, metrics()));
+  if (!chosen.trace.empty() || !chosen.metrics.empty() || chosen.metrics_port != 0)
+    recorder.send_spans_of(engine.spans().make());
 }
 
 }  // namespace tutti::detail

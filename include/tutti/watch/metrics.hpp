@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <tutti/async/span_log.hpp>
 #include <tutti/config.hpp>
 #include <tutti/watch/gpu_readings.hpp>
 #include <tutti/watch/record.hpp>
@@ -38,6 +39,9 @@ class metrics {
 
   /// Counts an operation that has ended.
   TUTTI_DECL void take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended);
+  /// Counts a wait of a thread, or a pass or bucket of a reducer. Times as those of operation_sink::take_span().
+  TUTTI_DECL void take_span(const ::tutti::detail::time_span& s, std::int64_t begun, std::int64_t middle,
+                            std::int64_t ended);
   /// Notes that the rank is in a call or wait now, and reads the transport. Under the engine's lock.
   TUTTI_DECL void see(std::int64_t now);
   /// Notes that the rank has left its world.
@@ -59,6 +63,8 @@ class metrics {
   bool left_ = false;
   transport_figures transport_;
   std::array<counts, std::size(call_kind::names) + 1> calls_{};
+  std::uint64_t passes_ = 0;
+  double exposed_ = 0, pass_ = 0, finish_ = 0, buckets_ = 0;  // seconds
 };
 
 /// Returns the metrics of worlds of this process in Prometheus' text format. Devices are those of the machine: the

@@ -57,6 +57,8 @@ class metrics_endpoint final : public operation_sink {
 
   TUTTI_DECL void take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,
                        const call_site& site) override;
+  TUTTI_DECL void take_span(const ::tutti::detail::time_span& s, std::int64_t begun, std::int64_t middle,
+                            std::int64_t ended) override;
   TUTTI_DECL void end_batch(std::int64_t now) override;
 
  private:

@@ -40,7 +40,7 @@ TEST_CASE("metrics: TUTTI_METRICS_PORT serves each rank's at a port of its own, 
   const int port = two_ports();
   processes job;
   job.start(watched(2, {"who=1", "how=hang", "until=" + home.file("end")},
-                    {"TUTTI_METRICS_PORT=" + std::to_string(port), "TUTTI_JOB=a"}));
+                    {"TUTTI_METRICS_PORT=" + std::to_string(port), "TUTTI_METRICS_JOB=a"}));
   for (int r = 0; r < 2; ++r) {
     const std::string labels = "{job_name=\"a\",rank=\"" + std::to_string(r) + "\"";
     const std::string reply =
@@ -49,12 +49,14 @@ TEST_CASE("metrics: TUTTI_METRICS_PORT serves each rank's at a port of its own, 
     CHECK(contains(reply, "tutti_operation_bytes_total" + labels + ",call=\"all_reduce\"} "));
     CHECK(contains(reply, "tutti_world_open" + labels + "} 1\n"));
     CHECK(contains(reply, "tutti_connection_retries_total" + labels + "} 0\n"));
+    CHECK(contains(reply, "tutti_exposed_seconds_total" + labels + "} "));
+    CHECK_FALSE(contains(reply, "tutti_reducer_passes_total{"));
     CHECK_FALSE(contains(reply, "tutti_world_shared_memory_bytes" + labels + "} 0\n"));
     CHECK_FALSE(contains(reply, "tutti_gpu_"));
   }
 
   processes other;
-  other.start(watched(2, {"how=well"}, {"TUTTI_METRICS_PORT=" + std::to_string(port), "TUTTI_JOB=b"}));
+  other.start(watched(2, {"how=well"}, {"TUTTI_METRICS_PORT=" + std::to_string(port), "TUTTI_METRICS_JOB=b"}));
   const auto refused = other.wait(std::chrono::seconds{60}).at(0);
   CHECK(refused.status != 0);
   CAPTURE(refused.out);
@@ -72,9 +74,9 @@ TEST_CASE("metrics: TUTTI_METRICS_PORT serves each rank's at a port of its own, 
 TEST_CASE("metrics: GPUs by NVML where it is installed: those of the machine once, and each rank's own memory") {
   const temporary_directory home;
   processes job;
-  job.start(
-      watched(2, {"how=well"},
-              {"TUTTI_METRICS_DIR=" + home.path().string(), "TUTTI_JOB=a", "LD_LIBRARY_PATH=" TUTTI_FAKE_NVML_DIR}));
+  job.start(watched(
+      2, {"how=well"},
+      {"TUTTI_METRICS_DIR=" + home.path().string(), "TUTTI_METRICS_JOB=a", "LD_LIBRARY_PATH=" TUTTI_FAKE_NVML_DIR}));
   const auto done = job.wait(std::chrono::seconds{60}).at(0);
   CAPTURE(done.out);
   REQUIRE(done.status == 0);

@@ -70,7 +70,7 @@ TEST_CASE("trace and metrics: one file of each rank, by an option of tutti-run, 
   processes job;
   command c = launched(3, "watched", {"who=2", "how=slow", "calls=30"});
   c.arguments.insert(c.arguments.begin(), {"--trace", folder, "--metrics", folder});
-  c.environment.push_back("TUTTI_JOB=a");
+  c.environment.push_back("TUTTI_METRICS_JOB=a");
   job.start(c);
   const auto said = job.wait(std::chrono::seconds{60}).at(0);
   CAPTURE(said.out);

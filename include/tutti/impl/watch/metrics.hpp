@@ -28,6 +28,26 @@ TUTTI_DECL void metrics::take(const operation& o, std::int64_t issued, std::int6
   last_end_ = (std::max)(last_end_, ended);
 }
 
+TUTTI_DECL void metrics::take_span(const ::tutti::detail::time_span& s, std::int64_t begun, std::int64_t middle,
+                                   std::int64_t ended) {
+  ended = (std::max)(begun, ended);
+  middle = std::clamp(middle, begun, ended);
+  const auto seconds = [](std::int64_t from, std::int64_t until) { return static_cast<double>(until - from) / 1e9; };
+  switch (s.what) {
+    case ::tutti::detail::time_span::kind::wait:
+      exposed_ += seconds(begun, ended);
+      break;
+    case ::tutti::detail::time_span::kind::bucket:
+      buckets_ += seconds(middle, ended);
+      break;
+    case ::tutti::detail::time_span::kind::pass:
+      ++passes_;
+      pass_ += seconds(begun, ended);
+      finish_ += seconds(middle, ended);
+      break;
+  }
+}
+
 TUTTI_DECL void metrics::see(std::int64_t now) {
   last_seen_ = (std::max)(now, last_seen_);
   if (where_.read) transport_ = where_.read(where_.transport);
@@ -48,6 +68,7 @@ class metrics_text {
   std::string write() {
     of_worlds();
     of_operations();
+    of_reducers();
     if (!devices_.empty()) of_devices();
     return std::move(text_);
   }
@@ -68,6 +89,8 @@ class metrics_text {
          [](const metrics& m) { return number(m.transport_.shared_bytes); });
     each("tutti_connection_retries_total", "counter", "Attempts to connect to other ranks that were made again.",
          [](const metrics& m) { return number(m.transport_.connection_retries); });
+    each("tutti_exposed_seconds_total", "counter", "Time in which threads were blocked in waits for operations.",
+         [](const metrics& m) { return number(m.exposed_); });
     const std::string resident = number(resident_bytes());
     each("tutti_process_resident_memory_bytes", "gauge", "Memory of this process.",
          [&](const metrics&) { return resident; });
@@ -92,6 +115,21 @@ class metrics_text {
       line(name + "_sum", labels, number(c.seconds));
       line(name + "_count", labels, number(c.ended));
     });
+  }
+
+  /// Time of buckets outside of finish() is hidden behind the backward pass.
+  void of_reducers() {
+    const auto of = [&](const char* name, const char* help, auto value) {
+      begin(name, "counter", help);
+      for (std::size_t i = 0; i < worlds_.size(); ++i)
+        if (worlds_[i].passes_ != 0) line(name, labels_[i], number(value(worlds_[i])));
+    };
+    of("tutti_reducer_passes_total", "Passes of reducers.", [](const metrics& m) { return m.passes_; });
+    of("tutti_reducer_pass_seconds_total", "Time of passes.", [](const metrics& m) { return m.pass_; });
+    of("tutti_reducer_finish_seconds_total", "Time in finish(), behind which nothing was computed.",
+       [](const metrics& m) { return m.finish_; });
+    of("tutti_reducer_bucket_seconds_total", "Time from the launch of buckets to their means.",
+       [](const metrics& m) { return m.buckets_; });
   }
 
   void of_devices() {

@@ -161,6 +161,12 @@ TUTTI_DECL void metrics_endpoint::take(const operation& o, std::int64_t issued, 
   const auto guard = server_->lock();
   counted_.take(o, issued, started, ended);
 }
+TUTTI_DECL void metrics_endpoint::take_span(const ::tutti::detail::time_span& s, std::int64_t begun,
+                                            std::int64_t middle, std::int64_t ended) {
+  const auto guard = server_->lock();
+  counted_.take_span(s, begun, middle, ended);
+}
+
 TUTTI_DECL void metrics_endpoint::end_batch(std::int64_t now) {
   const auto guard = server_->lock();
   counted_.see(now);

@@ -86,6 +86,11 @@ TUTTI_DECL void metrics_file::take(const operation& o, std::int64_t issued, std:
   counted_.take(o, issued, started, ended);
 }
 
+TUTTI_DECL void metrics_file::take_span(const ::tutti::detail::time_span& s, std::int64_t begun, std::int64_t middle,
+                                        std::int64_t ended) {
+  counted_.take_span(s, begun, middle, ended);
+}
+
 TUTTI_DECL void metrics_file::end_batch(std::int64_t now) {
   constexpr std::int64_t between = 5'000'000'000;
   if (now - written_ < between) return;
