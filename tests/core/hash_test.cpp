@@ -9,6 +9,14 @@ namespace {
 using tutti::detail::fnv;
 using tutti::detail::fnv_start;
 using tutti::detail::mix;
+using tutti::detail::splitmix;
+using tutti::detail::splitmix_step;
+
+// The first numbers of SplitMix64 from the seed 0, as in Java's SplittableRandom: seeds and shuffles must stay.
+static_assert(splitmix(splitmix_step) == 0xe220a8397b1dcdafu);
+static_assert(splitmix(2 * splitmix_step) == 0x6e789e6aa1b965f4u);
+static_assert(splitmix(3 * splitmix_step) == 0x06c45d188009454fu);
+static_assert(splitmix(0) == 0);
 }  // namespace
 
 TEST_CASE("hash: FNV-1a's published values") {

@@ -13,8 +13,8 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/hash.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/core/splitmix.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
 #include <tutti/grad/pass/agreement.hpp>

@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include <tutti/core/hash.hpp>
-#include <tutti/core/splitmix.hpp>
 
 namespace tutti::train {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <deque>
 
-#include <tutti/core/splitmix.hpp>
+#include <tutti/core/hash.hpp>
 #include <tutti/transport/messaging/frame_queue.hpp>
 
 namespace {

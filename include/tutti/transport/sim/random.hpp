@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include <tutti/core/splitmix.hpp>
+#include <tutti/core/hash.hpp>
 
 namespace tutti {
 
