@@ -1,5 +1,5 @@
 // A trainer without a model, for the tests of what can be seen from outside: `passes` passes over gradients in three
-// buckets. Rank `who` comes 5 ms late with the second one.
+// buckets. Rank `who` comes `late` (5) ms late with the second one.
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
       auto pass = reducer.begin();
       for (const std::size_t parameter : {2U, 1U, 0U}) {
         std::this_thread::sleep_for(std::chrono::microseconds{200});
-        if (odd && parameter == 1) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+        if (odd && parameter == 1) std::this_thread::sleep_for(std::chrono::milliseconds{w.number("late", 5)});
         pass.ready(parameter);
       }
       tutti::sync_wait(world, pass.finish());

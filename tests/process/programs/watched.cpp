@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     std::vector<float> data(static_cast<std::size_t>(w.number("count", 1000)), 1.0F);
     try {
       for (int i = 0; i < calls; ++i) {
-        if (odd && how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds{5});
+        if (odd && how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds{w.number("late", 5)});
         world.all_reduce(data, tutti::max).wait();
       }
       std::puts("called");

@@ -148,7 +148,7 @@ TEST_CASE("tutti-run --status: a rank in another call is named, while it waits a
 TEST_CASE("tutti-run --status: a rank that is late in every call is named, with by how much") {
   for (int i = 0; i < repeats(); ++i) {
     CAPTURE(i);
-    const shown s{"slow", {"calls=1000000"}};
+    const shown s{"slow", {"calls=1000000", "late=50"}};
     const json v = s.awaited([](const json& j) { return j.value("compared", 0) >= 100 && j["late_rank"] != -1; });
     const std::string text = v.dump();
     CAPTURE(text);

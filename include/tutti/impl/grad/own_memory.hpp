@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -66,12 +65,12 @@ TUTTI_DECL void own_memory::require_apart() const {
   std::vector<std::size_t> by_address;
   for (std::size_t k = 0; k < blocks_.size(); ++k)
     if (blocks_[k].count != 0) by_address.push_back(k);
-  const std::less<> before;
+  const auto address = [&](std::size_t k) { return reinterpret_cast<std::uintptr_t>(blocks_[k].data); };
   std::sort(by_address.begin(), by_address.end(),
-            [&](std::size_t a, std::size_t b) { return before(blocks_[a].data, blocks_[b].data); });
+            [&](std::size_t a, std::size_t b) { return address(a) < address(b); });
   for (std::size_t n = 1; n < by_address.size(); ++n) {
     const std::size_t a = by_address[n - 1], b = by_address[n];
-    if (before(blocks_[b].data, blocks_[a].data + blocks_[a].bytes()))
+    if (address(b) < address(a) + blocks_[a].bytes())
       detail::refuse_block(b, blocks_[b],
                            "overlaps block " + std::to_string(a) + "; register a gradient that is shared once");
   }
