@@ -216,6 +216,36 @@ TEST_CASE("tutti-flight: a receive names its sender") {
   check_said(m.said(), {"rank 1 has waited in #41 recv from rank 0 eval.cpp:20"});
 }
 
+TEST_CASE("tutti-flight: of the worlds of a job, the newest in which a rank is stuck is shown, else the newest") {
+  made_up host{3}, device{3};
+  for (auto& r : device.world.ranks) r.flight.joined = second;
+  device.world.ranks[0].flight.number = 2;
+  const auto chosen = [&] { return choose_world({host.world, device.world}, std::chrono::seconds{1}); };
+  CHECK(chosen().ranks[0].flight.number == 2);
+  host.add(1, "barrier", 1, host.world.now);
+  host.world.now += 5 * second;
+  CHECK(chosen().ranks[0].flight.number == 1);
+  // One that has failed is over.
+  host.fail(1, errc::timed_out, 0, host.world.now);
+  CHECK(chosen().ranks[0].flight.number == 2);
+}
+
+TEST_CASE("tutti-flight: ranks of which nothing is known are not accused, unless they left no recording") {
+  made_up m{3};
+  for (const int r : {0, 1}) m.add(r, "all_reduce", 1, m.world.now);
+  m.world.now += 5 * second;
+  m.world.ranks.pop_back();
+  m.world.missing = absence::elsewhere;
+  const verdict v = m.judged();
+  CHECK(v.what == finding::elsewhere);
+  CHECK(v.culprits == std::vector<int>{2});
+  CHECK(v.positions[0].waits_for.empty());
+  check_said(m.said(), {"The ranks of this machine wait for rank 2, of which nothing is known here.",
+                        "rank 2 is not known here: it runs on another machine, or has ended"});
+  m.world.ranks[1].process = process_state::stopped;
+  CHECK(m.judged().culprits == std::vector<int>{1});
+}
+
 TEST_CASE("tutti-flight: the verdict as JSON says the same") {
   made_up m{4};
   for (const int r : {0, 1, 2}) m.add(r, "broadcast", 2, m.world.now);

@@ -14,6 +14,7 @@
 #include <tutti/watch/flight_recorder.hpp>
 
 #include "support/temporary_directory.hpp"
+#include "tutti-flight/verdict.hpp"
 #include "tutti-run/status/recordings.hpp"
 #include "tutti-run/status/table.hpp"
 
@@ -22,6 +23,7 @@ namespace {
 
 using namespace tutti::launch;
 using namespace tutti::watch;
+using tutti::flight_tool::choose_world;
 using here = std::source_location;
 
 constexpr call_kind all_reduce = call_kind::of("all_reduce"), barrier = call_kind::of("barrier");
@@ -75,7 +77,7 @@ TEST_CASE("tutti-run --status: the recordings of a process are found once each, 
     CHECK(one.process == tutti::flight_tool::process_state::runs);
     CHECK(one.line.front() == ::getpid());
   }
-  const auto newest = newest_world(all.recordings);
+  const auto newest = choose_world(worlds_of(all.recordings), std::chrono::seconds{1});
   CHECK(newest.size == 1);
   CHECK(newest.others == 2);
 }
@@ -90,7 +92,7 @@ TEST_CASE("tutti-run --status: what one machine tells another is the last operat
   held_ranks read;
   decode_ranks(bytes, read);
   REQUIRE(read.recordings.size() == 2);
-  const auto there = newest_world(read.recordings);
+  const auto there = choose_world(worlds_of(read.recordings), std::chrono::seconds{1});
   const auto& entries = there.ranks[0].flight.entries;
   CHECK(entries.size() == 513);
   CHECK(entries.front().what.sequence == 1);
@@ -109,7 +111,7 @@ TEST_CASE("tutti-run --status: a rank that records while it is read is read with
   for (int i = 0; i < 50; ++i) {
     const held_ranks all = own();
     REQUIRE(all.recordings.size() == 1);
-    const auto read = newest_world(all.recordings);
+    const auto read = choose_world(worlds_of(all.recordings), std::chrono::seconds{1});
     for (const auto& e : read.ranks[0].flight.entries)
       REQUIRE((e.what.call.number == all_reduce.number) == (e.what.sequence % 2 == 0));
   }
@@ -144,6 +146,17 @@ TEST_CASE("tutti-run --status: the table names the rank for which others wait, a
   CHECK(json["culprits"] == nlohmann::json::array({13}));
   CHECK(json["ranks"][4]["waits_for"] == nlohmann::json::array({13}));
   CHECK(json["silent_machines"] == nlohmann::json::array({"node7"}));
+}
+
+TEST_CASE("tutti-run --status: of two worlds of a job, the one in which a rank is stuck is shown") {
+  world host{3}, device{3, "", 2};
+  for (int r = 0; r < 3; ++r) device.call(r, all_reduce, 1, true);
+  CHECK(status_table({own(), {}}, {}).text.find("after #1 all_reduce") != std::string::npos);
+  host.call(0, barrier, 1, false);
+  host.call(2, barrier, 1, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1100});
+  const auto shown = status_table({own(), {}}, {});
+  CHECK(shown.text.starts_with("Rank 1 keeps the others waiting.\n(3 recordings of other worlds are left out.)\n"));
 }
 
 TEST_CASE("tutti-run --status: ranks of machines that nothing is known of are not accused") {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include <tutti/os/process.hpp>
@@ -20,12 +22,11 @@ process_state state_of(const watch::flight& f) {
 
 }  // namespace
 
-recorded_world load(const std::string& folder) {
+std::vector<recorded_world> load(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code why;
   std::map<std::uint64_t, recorded_world> worlds;
   std::vector<std::string> unreadable;
-  std::map<std::uint64_t, std::int64_t> begun;
   std::size_t found = 0;
   for (fs::directory_iterator at{folder, why}, end; !why && at != end; at.increment(why)) {
     if (at->path().extension() != ".ring") continue;
@@ -40,7 +41,6 @@ recorded_world load(const std::string& folder) {
     r.flight = watch::copy_of(*ring, os::read_clocks(), here);
     r.process = state_of(r.flight);
     const std::uint64_t world = r.flight.world;
-    begun[world] = (std::max)(begun[world], ring->head.first.read().wall);
     worlds[world].size = r.flight.size;
     worlds[world].ranks.push_back(std::move(r));
   }
@@ -49,13 +49,26 @@ recorded_world load(const std::string& folder) {
     throw no_recording{folder + " holds no recording (rank_<rank>.ring" +
                        (unreadable.empty() ? "" : "; " + unreadable.front() + " is none of this version") +
                        "): run the job with TUTTI_FLIGHT_DIR=" + folder + " in the environment of all ranks"};
-  const auto newest = std::ranges::max_element(begun, {}, [](const auto& w) { return w.second; })->first;
-  recorded_world w = std::move(worlds[newest]);
-  w.others = found - w.ranks.size();
-  w.unreadable = std::move(unreadable);
-  w.now = os::read_clocks().wall;
-  std::ranges::sort(w.ranks, {}, [](const recorded_rank& r) { return r.flight.rank; });
-  return w;
+  const auto begin_of = [](const recorded_world& w) {
+    return std::ranges::max(w.ranks, {}, [](const recorded_rank& r) { return r.flight.joined; }).flight.joined;
+  };
+  const auto processes_of = [](const recorded_world& w) {
+    std::set<std::tuple<std::string, std::int32_t, std::uint64_t>> all;
+    for (const recorded_rank& r : w.ranks) all.emplace(r.flight.boot, r.flight.pid, r.flight.start_time);
+    return all;
+  };
+  const auto newest = std::ranges::max_element(worlds, {}, [&](const auto& world) { return begin_of(world.second); });
+  const auto of_job = processes_of(newest->second);
+  std::vector<recorded_world> result;
+  for (auto& [world, w] : worlds) {
+    if (std::ranges::none_of(processes_of(w), [&](const auto& process) { return of_job.contains(process); })) continue;
+    w.others = found - w.ranks.size();
+    w.unreadable = unreadable;
+    w.now = os::read_clocks().wall;
+    std::ranges::sort(w.ranks, {}, [](const recorded_rank& r) { return r.flight.rank; });
+    result.push_back(std::move(w));
+  }
+  return result;
 }
 
 }  // namespace tutti::flight_tool

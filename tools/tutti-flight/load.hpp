@@ -50,7 +50,7 @@ class no_recording : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Reads the recordings (rank_<rank>.ring) of the folder's newest world. Throws no_recording.
-recorded_world load(const std::string& folder);
+/// Reads the recordings (rank_<rank>.ring) of the worlds of the folder's newest job, one or more. Throws no_recording.
+std::vector<recorded_world> load(const std::string& folder);
 
 }  // namespace tutti::flight_tool

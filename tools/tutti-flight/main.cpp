@@ -55,10 +55,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (merges) return merge(folder);
-    const recorded_world w = load(folder);
+    const auto normal = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(patience));
+    const recorded_world w = choose_world(load(folder), normal);
     if (dumps) dump(w, folder);
-    const verdict v =
-        judge(w, std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(patience)));
+    const verdict v = judge(w, normal);
     if (json) {
       std::fputs(in_json(w, v).c_str(), stdout);
     } else {

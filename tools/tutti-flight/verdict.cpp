@@ -1,6 +1,7 @@
 #include "tutti-flight/verdict.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -259,6 +260,19 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
     if (smallest != parties.end() && smallest->second.size() * 2 < waiting) v.culprits = smallest->second;
   }
   return v;
+}
+
+recorded_world choose_world(std::vector<recorded_world> all, std::chrono::nanoseconds patience) {
+  std::ranges::sort(all, std::ranges::greater{}, [](const recorded_world& w) {
+    std::int64_t newest = 0;
+    for (const recorded_rank& r : w.ranks) newest = (std::max)(newest, r.flight.joined);
+    return newest;
+  });
+  const auto stuck = std::ranges::find_if(all, [&](const recorded_world& w) {
+    const verdict v = judge(w, patience);
+    return v.what != finding::nothing && !v.failed;
+  });
+  return std::move(stuck == all.end() ? all.front() : *stuck);
 }
 
 }  // namespace tutti::flight_tool

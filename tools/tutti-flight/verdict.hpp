@@ -52,6 +52,10 @@ struct verdict {
 /// Judges a world. Waits that are shorter than `patience` are taken for normal, unless the world has failed.
 verdict judge(const recorded_world& w, std::chrono::nanoseconds patience);
 
+/// Returns the world to be shown of those of one job, which may have several at a time, as for GPUs: the newest in
+/// which a rank keeps others waiting, else the newest. `all` is not empty.
+recorded_world choose_world(std::vector<recorded_world> all, std::chrono::nanoseconds patience);
+
 /// Returns the state of a rank in one or two words: in call, own code, stopped, gone, left, failed, not here.
 std::string_view state_of(const recorded_world& w, const verdict& v, const position& p);
 

@@ -110,7 +110,9 @@ void supervisor::obey(int signal) {
     case SIGUSR2:
       return ranks_.signal_ranks(signal);
     case status_key:
-      if (phase_ == phase::running) status_.start({"--status", std::to_string(::getpid())});
+      if (phase_ != phase::running) return;
+      if (const auto why = status_.start({"--status", std::to_string(::getpid())}); !why.empty())
+        output_.say(text("tutti-run: cannot show the status: ", why, '\n'));
       return;
     default:
       break;

@@ -35,6 +35,7 @@ struct flight {
   std::uint64_t start_time = 0;  ///< of the process
   std::string host, boot, job;
   std::string reason;       ///< of the dump
+  std::int64_t joined = 0;  ///< time at which the rank has joined the world
   std::int64_t taken = 0;   ///< time of the copy
   std::int64_t left = 0;    ///< time at which the rank left the world
   std::int64_t failed = 0;  ///< time at which the world failed
@@ -59,7 +60,8 @@ TUTTI_DECL std::string kernel_and_pids();
 /// comes from another boot of a machine. Any thread, while the recorder records. May throw std::bad_alloc.
 TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, bool same_boot);
 
-/// Reads a file as a recording; null if it cannot be read, or is none of this version.
+/// Reads a file as a recording; null if it cannot be read, or is none of this version. Its rank may record meanwhile:
+/// records that it replaces are left out.
 TUTTI_DECL std::unique_ptr<recording> read_recording(const std::string& path);
 
 }  // namespace tutti::watch

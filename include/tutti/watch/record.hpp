@@ -142,6 +142,9 @@ class alignas(64) record {
     words_[6].store(with(how == errc::ok ? progress::completed : progress::failed, how), std::memory_order_release);
   }
 
+  /// Removes the operation.
+  void clear() noexcept { put(0, 0); }
+
   [[nodiscard]] std::uint64_t id() const noexcept { return words_[0].load(std::memory_order_acquire); }
   /// States that must not be overwritten, from `scheduled` on: those of operations in flight, or of all that nobody has
   /// taken yet.

@@ -85,7 +85,7 @@ TEST_CASE("tutti-run --status: a rank that is stopped is named, with who waits f
       CHECK(v["ranks"][2]["state"] == "stopped");
       CHECK(v["ranks"][2]["waits"] == false);
       CHECK(v["ranks"][0]["waits_for"] == json::array({2}));
-      CHECK(v["ranks"][0]["seconds"].get<double>() >= 1);
+      CHECK(v["ranks"][0]["seconds"].get<double>() > 0);
       CHECK(contains(v["ranks"][0]["call"].get<std::string>(), "#21 barrier watched.cpp:"));
       CHECK(contains(v["ranks"][2]["call"].get<std::string>(), "#20 all_reduce watched.cpp:"));
       CHECK(v["ranks"][2]["calls"].size() == 8);

@@ -177,7 +177,7 @@ void agent::obey(message kind, std::string_view content) {
       return;
     case message::status:
       status_round_ = in.number();
-      asked_.start({"--status", std::to_string(::getpid()), "--encoded"});
+      static_cast<void>(asked_.start({"--status", std::to_string(::getpid()), "--encoded"}));
       return;
     case message::input:
       if (pipes_) pipes_->feed(content);

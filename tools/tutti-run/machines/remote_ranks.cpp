@@ -118,7 +118,7 @@ void remote_ranks::serve_status() try {
   status_.emplace(events_, std::move(names), [this](std::int64_t round) {
     tell([&](machine& one) { one.messages.send(message::status, message_writer{}.number(round).bytes()); });
   });
-} catch (const error& why) {
+} catch (const std::exception& why) {
   shown_->say(text("tutti-run: --status cannot show this job: ", why.what(), '\n'));
 }
 

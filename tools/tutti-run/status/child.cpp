@@ -23,8 +23,8 @@ bool read_from(const unique_fd& from, std::string& to) {
 
 }  // namespace
 
-void status_child::start(std::vector<std::string> arguments) {
-  if (process_.out) return;
+std::string status_child::start(std::vector<std::string> arguments) try {
+  if (process_.out) return "";
   arguments.insert(arguments.begin(), own_path());
   process_ = start_piped(arguments, signals_);
   process_.in.reset();
@@ -32,6 +32,10 @@ void status_child::start(std::vector<std::string> arguments) {
   for (const auto* const end : {&process_.out, &process_.err})
     check(::fcntl(end->value(), F_SETFL, O_NONBLOCK), "make a pipe non-blocking");
   events_.add(process_.out.value(), EPOLLIN, source::status);
+  return "";
+} catch (const failure& why) {
+  process_ = {};
+  return why.what();
 }
 
 std::optional<status_child::words> status_child::read() {

@@ -19,8 +19,8 @@ class status_child {
 
   status_child(const signal_state& signals, poller& events) : signals_(signals), events_(events) {}
 
-  /// Starts it, with these arguments, unless one runs.
-  void start(std::vector<std::string> arguments);
+  /// Starts it, with these arguments, unless one runs. Returns the reason if that fails, else nothing.
+  std::string start(std::vector<std::string> arguments);
   /// Takes what it has printed, after an event of source::status. Returns all of it once it has ended.
   std::optional<words> read();
 

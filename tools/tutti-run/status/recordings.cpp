@@ -1,7 +1,6 @@
 #include "tutti-run/status/recordings.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -34,7 +33,6 @@ using watch::recording;
 constexpr std::string_view supervisor_name = "tutti-keeper";
 constexpr std::size_t block = sizeof(watch::record);
 constexpr std::uint64_t operations_told = 512;
-constexpr std::int32_t most_ranks = 1 << 20;
 
 std::string link_of(const std::string& path) {
   std::array<char, 4096> to{};
@@ -53,37 +51,6 @@ bool may_be_recording(std::string_view file) {
   const std::string_view name = file.substr(file.rfind('/') + 1);
   return file == text("/memfd:", watch::recording_head::memory_name) ||
          (name.starts_with("rank_") && name.ends_with(".ring"));
-}
-
-bool read_all(int fd, std::span<std::byte> to, std::size_t offset) {
-  while (!to.empty()) {
-    const auto count = ::pread(fd, to.data(), to.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    to = to.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::size_t>(count);
-  }
-  return true;
-}
-
-/// Returns false for what is no recording, or cannot be one: root reads what any user has made.
-bool is_recording(const watch::recording_head& h) {
-  return h.magic == h.sign && h.version == h.known_version && h.size <= most_ranks && h.rank >= 0 && h.rank < h.size;
-}
-
-/// Reads a file as a recording; nothing if it is none. Its rank goes on meanwhile: ids only ascend, so a record with
-/// the same id before and after was not replaced in between.
-std::unique_ptr<recording> read_recording(int fd) {
-  auto r = std::make_unique<recording>();
-  const auto bytes = std::as_writable_bytes(std::span{r.get(), 1});
-  auto after = std::make_unique<decltype(r->records)>();
-  const std::size_t records = sizeof(recording) - sizeof r->records;
-  if (!read_all(fd, bytes, 0) || !is_recording(r->head)) return nullptr;
-  if (!read_all(fd, std::as_writable_bytes(std::span{*after}), records)) return nullptr;
-  for (std::size_t i = 0; i < after->size(); ++i)
-    if ((*after)[i].id() != r->records[i].id())
-      std::memset(static_cast<void*>(&r->records[i]), 0, sizeof(watch::record));
-  return r;
 }
 
 process_state state_of(char state) {
@@ -139,10 +106,9 @@ void add_recordings_of(const process_info& process, by_file& found) {
   while (const dirent* entry = ::readdir(all.get())) {
     const std::string path = text(folder, '/', entry->d_name);
     if (!may_be_recording(link_of(path))) continue;
-    const unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     struct stat status{};
-    if (!file || ::fstat(file.value(), &status) != 0) continue;
-    auto memory = read_recording(file.value());
+    if (::stat(path.c_str(), &status) != 0) continue;
+    auto memory = watch::read_recording(path);
     if (!memory) continue;
     const auto key = std::pair{status.st_dev, status.st_ino};
     const bool own = memory->head.start_time == process.started_at;
@@ -222,7 +188,8 @@ void decode_ranks(std::string_view bytes, held_ranks& into) {
       if (blocks.size() < 8 + block || at >= to.size() / block) throw failure(1, "the status of a rank is malformed");
       std::memcpy(to.data() + at * block, blocks.data() + 8, block);
     }
-    if (!is_recording(one.memory->head)) throw failure(1, "the status of a rank is malformed");
+    const auto& h = one.memory->head;
+    if (h.magic != h.sign || h.rank < 0 || h.rank >= h.size) throw failure(1, "the status of a rank is malformed");
     into.recordings.push_back(std::move(one));
   }
   for (std::int64_t i = 0; i < waiting; ++i) {
@@ -236,28 +203,27 @@ void decode_ranks(std::string_view bytes, held_ranks& into) {
   }
 }
 
-flight_tool::recorded_world newest_world(const std::vector<held_recording>& all) {
-  flight_tool::recorded_world w;
-  w.missing = flight_tool::absence::elsewhere;
-  const auto age = [](const watch::recording_head& h) { return std::tuple{h.number, h.first.read().wall, h.world}; };
-  decltype(age(all.front().memory->head)) newest{};
-  for (const auto& one : all) newest = std::max(newest, age(one.memory->head));
+std::vector<flight_tool::recorded_world> worlds_of(const std::vector<held_recording>& all) {
+  std::map<std::uint64_t, flight_tool::recorded_world> worlds;
   for (const auto& one : all) {
-    if (one.memory->head.world != std::get<2>(newest)) {
-      ++w.others;
-      continue;
-    }
+    auto& w = worlds[one.memory->head.world];
     auto& rank = w.ranks.emplace_back();
     rank.flight = watch::copy_of(*one.memory, one.read_at, true);
-    w.size = std::max(w.size, rank.flight.size);
-    for (auto& group : rank.flight.groups)
-      std::erase_if(group.ranks, [&](int member) { return member < 0 || member >= rank.flight.size; });
     rank.flight.pid = one.pid;
     rank.process = one.process;
+    for (auto& group : rank.flight.groups)
+      std::erase_if(group.ranks, [&](int member) { return member < 0 || member >= rank.flight.size; });
+    w.size = std::max(w.size, rank.flight.size);
     w.now = std::max(w.now, one.read_at.wall);
   }
-  std::ranges::sort(w.ranks, {}, [](const flight_tool::recorded_rank& r) { return r.flight.rank; });
-  return w;
+  std::vector<flight_tool::recorded_world> result;
+  for (auto& [world, w] : worlds) {
+    w.missing = flight_tool::absence::elsewhere;
+    w.others = all.size() - w.ranks.size();
+    std::ranges::sort(w.ranks, {}, [](const flight_tool::recorded_rank& r) { return r.flight.rank; });
+    result.push_back(std::move(w));
+  }
+  return result;
 }
 
 }  // namespace tutti::launch

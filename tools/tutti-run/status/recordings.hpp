@@ -49,7 +49,7 @@ held_ranks read_ranks();
 std::string encode(const held_ranks& all);
 void decode_ranks(std::string_view bytes, held_ranks& into);
 
-/// Returns the newest world among these recordings.
-flight_tool::recorded_world newest_world(const std::vector<held_recording>& all);
+/// Returns the worlds of these recordings, in no order.
+std::vector<flight_tool::recorded_world> worlds_of(const std::vector<held_recording>& all);
 
 }  // namespace tutti::launch

@@ -101,7 +101,7 @@ std::string notes_of(const machine_ranks& job, const recorded_world& w) {
   for (const auto& machine : job.silent) notes += machine + " has not answered.\n";
   if (job.silent.empty() && !w.ranks.empty() && w.ranks.size() < static_cast<std::size_t>(w.size))
     notes += "Ranks of other machines are known on the machine of their tutti-run --hosts only.\n";
-  if (w.others != 0) notes += text("(", w.others, " recordings of earlier worlds are left out.)\n");
+  if (w.others != 0) notes += text("(", w.others, " recordings of other worlds are left out.)\n");
   return notes;
 }
 
@@ -127,7 +127,7 @@ shown_status status_table(const machine_ranks& job, const table_limits& limits) 
     return table_of("No rank is in a world: none has joined yet, or all have left.\n" + notes_of(job, {}),
                     {"rank", "machine", "pid", "state"}, std::move(rows), limits);
   }
-  const recorded_world w = newest_world(job.ranks.recordings);
+  const recorded_world w = choose_world(worlds_of(job.ranks.recordings), normal_wait);
   const verdict v = judge(w, normal_wait);
   for (const position& p : v.positions) rows.push_back(row_of(w, v, p));
   std::string heading = headline(v) + "\n";
@@ -153,7 +153,7 @@ shown_status status_json(const machine_ranks& job) {
                               {"host", one.host},
                               {"pid", one.pid}});
   } else {
-    const recorded_world w = newest_world(job.ranks.recordings);
+    const recorded_world w = choose_world(worlds_of(job.ranks.recordings), normal_wait);
     const verdict v = judge(w, normal_wait);
     all = json::parse(in_json(w, v));
     stuck = v.what != finding::nothing || v.failed;

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -35,6 +37,7 @@ TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, b
   const os::clock_reading last = h.last.read();
   const os::tick_scale scale{h.first.read(), same_boot ? now : last};
   const auto wall = [&](std::uint64_t ticks) { return ticks == 0 ? 0 : scale.wall(ticks); };
+  f.joined = h.first.read().wall;
   f.taken = now.wall;
   f.left = wall(h.left.load(std::memory_order_relaxed));
   f.failed = wall(h.failed.load(std::memory_order_relaxed));
@@ -69,18 +72,37 @@ TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, b
   return f;
 }
 
+namespace detail {
+
+TUTTI_DECL bool read_at(int file, std::span<std::byte> to, std::size_t offset) noexcept {
+  while (!to.empty()) {
+    const ::ssize_t n = ::pread(file, to.data(), to.size(), static_cast<::off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    to = to.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace detail
+
 TUTTI_DECL std::unique_ptr<recording> read_recording(const std::string& path) {
-  const os::fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!file) return nullptr;
+  constexpr std::int32_t most_ranks = 1 << 20;
+  const os::fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   auto r = std::make_unique<recording>();
-  auto* const to = reinterpret_cast<std::byte*>(r.get());
-  std::size_t got = 0;
-  for (::ssize_t n = 1; got < sizeof(recording) && n > 0; got += n > 0 ? static_cast<std::size_t>(n) : 0)
-    n = ::read(file.native(), to + got, sizeof(recording) - got);
+  const auto bytes = std::as_writable_bytes(std::span{r.get(), 1});
+  if (!file || !detail::read_at(file.native(), bytes, 0)) return nullptr;
   const recording_head& h = r->head;
-  const bool good =
-      got == sizeof(recording) && h.magic == h.sign && h.version == h.known_version && h.rank >= 0 && h.rank < h.size;
-  return good ? std::move(r) : nullptr;
+  if (h.magic != h.sign || h.version != h.known_version || h.size > most_ranks || h.rank < 0 || h.rank >= h.size)
+    return nullptr;
+  // Ids only ascend, so a record with the same id now was not replaced while it was read.
+  auto after = std::make_unique<decltype(r->records)>();
+  const std::size_t records = sizeof(recording) - sizeof r->records;
+  if (!detail::read_at(file.native(), std::as_writable_bytes(std::span{*after}), records)) return nullptr;
+  for (std::size_t i = 0; i < after->size(); ++i)
+    if ((*after)[i].id() != r->records[i].id()) r->records[i].clear();
+  return r;
 }
 
 }  // namespace tutti::watch
