@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tutti/async/span_log.hpp>
@@ -14,13 +15,17 @@
 #include <tutti/grad/reducer.hpp>
 #include <tutti/watch/flight.hpp>
 
+#include "grad/device/device_ranks.hpp"
+#include "support/gpus.hpp"
+
 namespace {
 
 using tutti::detail::time_span;
 using world_t = tutti::communicator<tutti::threads>;
 
 /// The collectives of a rank that are of each bucket, as its flight recorder has them.
-std::map<std::int64_t, int> marks_of(world_t& world) {
+template <class World>
+std::map<std::int64_t, int> marks_of(World& world) {
   std::map<std::int64_t, int> marks;
   for (const auto& e :
        tutti::watch::copy_of(world.backend().recorder().memory(), tutti::os::read_clocks(), true).entries)
@@ -33,7 +38,7 @@ template <class Hook>
 void run_passes(world_t& world, tutti::grad::reducer_options options, Hook hook, int passes) {
   const std::vector<tutti::grad::parameter_shape> shapes(3, {"w", 1000});
   options.limits = {4000, 4000};
-  tutti::grad::reducer reducer{world, shapes, options, hook};
+  tutti::grad::reducer reducer{world, shapes, options, std::move(hook)};
   REQUIRE(reducer.layout().buckets.size() == 3);
   std::vector<int> own(10, 1);
   for (int p = 0; p < passes; ++p) {
@@ -57,6 +62,21 @@ TEST_CASE("bucket_times: the flight recorder knows the bucket of each collective
     CHECK(marks[2] == 7);
     CHECK(marks[-1] >= before + 7);
     CHECK(marks.size() == 4);
+  });
+}
+
+TEST_CASE("bucket_times: so does that of a world of GPUs") {
+  fake::machine machine;
+  run_gpus(2, [&](gpus& g, world_t& world) {
+    fake_stream compute{g.rank()};
+    const std::vector<tutti::grad::parameter_shape> shapes(3, {"w", 1000});
+    tutti::grad::device_reducer reducer{g, world, shapes, {.limits = {4000, 4000}}};
+    for (int pass = 0; pass < 2; ++pass) device_ranks::pass_of(reducer, compute, 1.0F);
+    while (!compute.done()) g.engine().poll();
+    auto marks = marks_of(g);
+    CHECK(marks[0] == 2);
+    CHECK(marks[1] == 2);
+    CHECK(marks[2] == 2);
   });
 }
 

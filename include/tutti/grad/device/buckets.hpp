@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <source_location>
 #include <utility>
@@ -14,6 +15,7 @@
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/device/arena.hpp>
 #include <tutti/grad/device/hook.hpp>
+#include <tutti/grad/pass/bucket_times.hpp>
 #include <tutti/grad/pass/launcher.hpp>
 #include <tutti/grad/pass/pass_state.hpp>
 #include <tutti/grad/pass/weight_sync.hpp>
@@ -58,6 +60,7 @@ class device_buckets {
   /// Prepares for the buckets of a plan, which must be the arena's.
   void arrange(const plan& p) {
     launcher_.arrange(p);
+    times_.arrange(p);
     from_.resize(p.buckets.size());
   }
   void begin(stream_ref s, const std::source_location& where) {
@@ -74,8 +77,11 @@ class device_buckets {
   }
   /// Launches the buckets that are complete.
   void launch() {
-    while (const auto b = launcher_.next())
+    while (const auto b = launcher_.next()) {
+      const std::uint64_t since = times_.before_launch();
       launcher_.launched(*b, visit_gradient(type_of(*b), [&]<class T>() { return reduce<T>(*b); }));
+      times_.launched(*gpus_, *b, since);
+    }
   }
   /// Launches all remaining buckets.
   void launch_rest() {
@@ -171,6 +177,7 @@ class device_buckets {
   weight_sync& weights_;
   pass_state& pass_;
   launcher<Comm, operation> launcher_;
+  bucket_times<Comm> times_;
   stream_ref stream_;             // the pass's
   std::vector<stream_ref> from_;  // the last mark of each bucket
   std::optional<operation> flag_;
