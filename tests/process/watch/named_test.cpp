@@ -134,7 +134,11 @@ TEST_CASE("named: a rank in another call" * doctest::test_suite("grid")) {
     job j{i, "other", {}, "30"};
     j.all.wait(std::chrono::seconds{120});
     const json v = verdict(j.folder);
-    after.count(v["verdict"] == "mismatch" && v["culprits"] == json::array({j.odd}), v.dump());
+    // Of two calls that differ, while the other ranks had made neither yet, nobody knows which is the wrong one.
+    const auto made =
+        std::ranges::count_if(v["ranks"], [](const json& r) { return contains(r["call"].get<std::string>(), "#21 "); });
+    after.count(v["verdict"] == "mismatch" && v["culprits"] == (made > 2 ? json::array({j.odd}) : json::array()),
+                v.dump());
   }
 }
 

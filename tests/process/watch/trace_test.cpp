@@ -57,7 +57,7 @@ void check_events(const json& events) {
         all, [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
     std::vector<double> open;
     for (const auto& [from, until] : all) {
-      while (!open.empty() && open.back() <= from) open.pop_back();
+      while (!open.empty() && open.back() <= from + 0.0005) open.pop_back();  // as a double has microseconds of a day
       if (!open.empty()) CHECK(until <= open.back() + 0.002);
       open.push_back(until);
     }
