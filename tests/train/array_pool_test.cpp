@@ -12,9 +12,9 @@ namespace {
 
 /// What a communicator allocates from.
 struct heap {
-  tutti::engine engine;
+  tutti::engine engine_;
   int made = 0, freed = 0;
-  tutti::engine& home() { return engine; }
+  tutti::engine& engine() { return engine_; }
   std::byte* allocate(std::size_t bytes) {
     ++made;
     return new std::byte[bytes];
