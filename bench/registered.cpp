@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/os/memory.hpp>
 #include <tutti/tutti.hpp>
 
 namespace {

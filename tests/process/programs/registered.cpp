@@ -334,7 +334,7 @@ enum class share { all, some };
 void gradients(world_type& w, share memory) {
   std::vector<tutti::grad::parameter_shape> shapes;
   std::size_t elements = 0;
-  for (const std::size_t n : {70001, 3, 200000, 0, 5000, 1023, 90000}) {
+  for (const std::size_t n : {70001U, 3U, 200000U, 0U, 5000U, 1023U, 90000U}) {
     shapes.push_back({"", n});
     elements += n;
   }
