@@ -313,6 +313,38 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   CHECK(samples.at(R"(tutti_process_resident_memory_bytes{job_name="a \"job\"\n",rank="2"})") > 0);
 }
 
+TEST_CASE(
+    "metrics: how long collectives have waited for later ranks, and those of a reducer's buckets, as histograms") {
+  constexpr std::int64_t ms = 1'000'000;
+  metrics m{{"a"}};
+  const std::string name = "tutti_arrival_wait_seconds";
+  CHECK_FALSE(text_of(std::span{&m, 1}, {}).find(name + "_count") != std::string::npos);
+  operation o;
+  o.call = call_kind::of("all_reduce");
+  o.state = progress::completed;
+  m.take(o, 0, 0, ms);  // the last to come, or all at once
+  m.take(o, 0, 5 * ms, 6 * ms);
+  o.tag = 1;  // of bucket 0
+  m.take(o, 0, 40 * ms, 41 * ms);
+  o.state = progress::failed;
+  m.take(o, 0, 0, 9000 * ms);
+  o.call = call_kind::of("recv");
+  o.state = progress::completed;
+  m.take(o, 0, 7 * ms, 8 * ms);
+  const auto samples = samples_of(text_of(std::span{&m, 1}, {}));
+  const auto at = [&](const char* what, const char* part, const std::string& more = "") {
+    return samples.at(name + part + R"({job_name="a",rank="0",of=")" + what + '"' + more + '}');
+  };
+  CHECK(at("collectives", "_count") == 3);
+  CHECK(at("collectives", "_sum") == doctest::Approx(0.045));
+  CHECK(at("collectives", "_bucket", R"(,le="1e-05")") == 1);
+  CHECK(at("collectives", "_bucket", R"(,le="0.01")") == 2);
+  CHECK(at("collectives", "_bucket", R"(,le="+Inf")") == 3);
+  CHECK(at("buckets", "_count") == 1);
+  CHECK(at("buckets", "_sum") == doctest::Approx(0.04));
+  CHECK(at("buckets", "_bucket", R"(,le="0.01")") == 0);
+}
+
 TEST_CASE("metrics: time in waits, and what of a reducer's buckets its finish() did not hide") {
   using kind = tutti::detail::time_span::kind;
   constexpr std::int64_t ms = 1'000'000;

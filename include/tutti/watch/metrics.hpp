@@ -57,12 +57,19 @@ class metrics {
     double seconds = 0, waited = 0;
     std::array<std::uint64_t, limits.size() + 1> within{};  // the last one: beyond all limits
   };
+  /// Times until other ranks have come, too, to collectives that this rank has made.
+  struct arrivals {
+    std::uint64_t count = 0;
+    double seconds = 0;
+    std::array<std::uint64_t, limits.size() + 1> within{};
+  };
 
   metrics_place where_;
   std::int64_t last_seen_, last_end_;
   bool left_ = false;
   transport_figures transport_;
   std::array<counts, std::size(call_kind::names) + 1> calls_{};
+  arrivals collectives_, bucket_collectives_;  // all, and those of a reducer's buckets
   std::uint64_t passes_ = 0;
   double exposed_ = 0, pass_ = 0, finish_ = 0, buckets_ = 0;  // seconds
 };

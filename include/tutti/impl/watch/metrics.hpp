@@ -26,6 +26,14 @@ TUTTI_DECL void metrics::take(const operation& o, std::int64_t issued, std::int6
   if (started > issued) c.waited += static_cast<double>(started - issued) / 1e9;
   ++c.within[static_cast<std::size_t>(std::ranges::lower_bound(limits, seconds) - limits.begin())];
   last_end_ = (std::max)(last_end_, ended);
+  if (o.call.is_message() || o.state != progress::completed) return;
+  const double waited = static_cast<double>((std::max)(started - issued, std::int64_t{0})) / 1e9;
+  for (arrivals* a : {&collectives_, o.bucket() >= 0 ? &bucket_collectives_ : nullptr}) {
+    if (a == nullptr) continue;
+    ++a->count;
+    a->seconds += waited;
+    ++a->within[static_cast<std::size_t>(std::ranges::lower_bound(limits, waited) - limits.begin())];
+  }
 }
 
 TUTTI_DECL void metrics::take_span(const ::tutti::detail::time_span& s, std::int64_t begun, std::int64_t middle,
@@ -106,15 +114,17 @@ class metrics_text {
     const std::string name = "tutti_operation_duration_seconds";
     begin(name, "histogram", "Time from the issue of operations to their end.");
     for_calls([&](const metrics::counts& c, const std::string& labels) {
-      std::uint64_t sum = 0;
-      for (std::size_t i = 0; i < c.within.size(); ++i) {
-        sum += c.within[i];
-        const std::string limit = i < metrics::limits.size() ? number(metrics::limits[i]) : "+Inf";
-        line(name + "_bucket", labels + ",le=\"" + limit + '"', number(sum));
-      }
-      line(name + "_sum", labels, number(c.seconds));
-      line(name + "_count", labels, number(c.ended));
+      histogram(name, labels, c.within, c.seconds, c.ended);
     });
+    const std::string arrival = "tutti_arrival_wait_seconds";
+    begin(arrival, "histogram", "Time for which collectives have waited for ranks that came later.");
+    for (std::size_t i = 0; i < worlds_.size(); ++i) {
+      const auto of = [&](const char* what, const metrics::arrivals& a) {
+        if (a.count != 0) histogram(arrival, labels_[i] + ",of=\"" + what + '"', a.within, a.seconds, a.count);
+      };
+      of("collectives", worlds_[i].collectives_);
+      of("buckets", worlds_[i].bucket_collectives_);
+    }
   }
 
   /// Time of buckets outside of finish() is hidden behind the backward pass.
@@ -158,6 +168,18 @@ class metrics_text {
   }
   void line(const std::string& name, const std::string& labels, const std::string& value) {
     text_ += name + '{' + labels + "} " + value + '\n';
+  }
+  template <class Counts>
+  void histogram(const std::string& name, const std::string& labels, const Counts& within, double sum,
+                 std::uint64_t count) {
+    std::uint64_t so_far = 0;
+    for (std::size_t i = 0; i < within.size(); ++i) {
+      so_far += within[i];
+      const std::string limit = i < metrics::limits.size() ? number(metrics::limits[i]) : "+Inf";
+      line(name + "_bucket", labels + ",le=\"" + limit + '"', number(so_far));
+    }
+    line(name + "_sum", labels, number(sum));
+    line(name + "_count", labels, number(count));
   }
   template <class Value>
   void each(const char* name, const char* type, const char* help, Value value) {
