@@ -55,21 +55,39 @@ void add(skew& to, const std::vector<std::pair<std::int64_t, std::size_t>>& orde
   }
   arrivals& last = to.ranks[order.back().second];
   ++last.last;
-  last.seconds += static_cast<double>(order.back().first - order[order.size() - 2].first) / 1e9;
+  last.leads.push_back(static_cast<double>(order.back().first - order[order.size() - 2].first) / 1e9);
+  last.seconds += last.leads.back();
 }
 
-/// Names the rank that is late, if one stands out.
+/// Returns the time that a rank has cost the others. On a busy machine every rank is late at times, by much: no time
+/// counts for more than four times that rank's median.
+double usual_cost(const arrivals& r) {
+  if (r.leads.empty()) return 0;
+  std::vector<double> leads = r.leads;
+  const auto middle = leads.begin() + static_cast<std::ptrdiff_t>(leads.size() / 2);
+  std::ranges::nth_element(leads, middle);
+  const double most = 4 * *middle;
+  double sum = 0;
+  for (const double lead : leads) sum += (std::min)(lead, most);
+  return sum;
+}
+
+/// Names the rank that is late: the one that costs the others most by far.
 void judge(skew& s) {
   if (s.compared < 10) return;
-  // On a busy machine every rank is late at times; the one to be named costs the others most by far.
-  const auto worst = std::ranges::max_element(s.ranks, {}, &arrivals::seconds);
-  const double share = static_cast<double>(worst->last) / static_cast<double>(s.compared);
-  const double seconds = worst->last == 0 ? 0 : worst->seconds / static_cast<double>(worst->last);
+  std::vector<double> costs;
+  for (const arrivals& r : s.ranks) costs.push_back(usual_cost(r));
+  const auto most = std::ranges::max_element(costs);
+  const auto rank = static_cast<std::size_t>(most - costs.begin());
   double next = 0;
-  for (auto r = s.ranks.begin(); r != s.ranks.end(); ++r)
-    if (r != worst) next = (std::max)(next, r->seconds);
-  if (share * static_cast<double>(s.ranks.size()) < 1.2 || seconds < 100e-6 || worst->seconds < 2 * next) return;
-  s.late_rank = static_cast<int>(worst - s.ranks.begin());
+  for (std::size_t r = 0; r < costs.size(); ++r)
+    if (r != rank) next = (std::max)(next, costs[r]);
+  const arrivals& worst = s.ranks[rank];
+  if (worst.last == 0) return;
+  const double share = static_cast<double>(worst.last) / static_cast<double>(s.compared);
+  const double seconds = worst.seconds / static_cast<double>(worst.last);
+  if (share * static_cast<double>(costs.size()) < 1.2 || seconds < 100e-6 || *most < 2 * next) return;
+  s.late_rank = static_cast<int>(rank);
   s.late_share = share;
   s.late_seconds = seconds;
 }

@@ -18,7 +18,8 @@ struct arrivals {
   static constexpr std::array<double, 7> limits{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10};  ///< seconds
   std::array<std::size_t, limits.size() + 1> within{};  ///< by the time after the first rank; the last one: beyond
   std::size_t last = 0;                                 ///< collectives in which it came last
-  double seconds = 0;                                   ///< its times after the one before it, when it was the last
+  double seconds = 0;                                   ///< the sum of `leads`
+  std::vector<double> leads;                            ///< its times after the one before it, when it was the last
 };
 
 /// Arrivals of all ranks in some collectives.

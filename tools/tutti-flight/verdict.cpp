@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "tutti-flight/skew.hpp"
+
 namespace tutti::flight_tool {
 namespace {
 
@@ -76,58 +78,14 @@ bool same_call(const watch::operation& a, const watch::operation& b) {
          (!counts || (a.count == b.count && a.type == b.type));
 }
 
-/// Clock of a rank's machine relative to that of the first rank: ranks leave a collective in which all wait for all at
-/// about the same time.
-std::int64_t offset_of(const flight& f, const flight& reference) {
-  if (f.boot == reference.boot) return 0;
-  std::vector<std::int64_t> differences;
-  for (const flight::entry& e : f.entries) {
-    const std::string_view call = e.what.call.name();
-    if (e.what.state != progress::completed || (call != "all_reduce" && call != "barrier")) continue;
-    const flight::entry* other = find_call(reference, key_of(f, e.what), e.what.sequence);
-    if (other && other->what.state == progress::completed) differences.push_back(e.ended - other->ended);
-  }
-  if (differences.empty()) return 0;
-  const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
-  std::ranges::nth_element(differences, middle);
-  return *middle;
-}
-
 void find_late(const recorded_world& w, verdict& v) {
-  if (w.ranks.size() < 2 || static_cast<int>(w.ranks.size()) != w.size) return;
-  std::vector<std::map<std::uint64_t, std::int64_t>> arrivals;  // by sequence, in the world
-  for (const recorded_rank& r : w.ranks) {
-    const std::int64_t offset = offset_of(r.flight, w.ranks.front().flight);
-    auto& own = arrivals.emplace_back();
-    for (const flight::entry& e : r.flight.entries)
-      if (e.what.context == 0 && !e.what.call.is_message() && e.what.state == progress::completed)
-        own[e.what.sequence] = e.issued - offset;
-  }
-  std::vector<lateness> late(w.ranks.size());
-  for (const auto& [sequence, first] : arrivals.front()) {
-    std::vector<std::pair<std::int64_t, std::size_t>> order{{first, 0}};
-    for (std::size_t i = 1; i < arrivals.size(); ++i)
-      if (const auto at = arrivals[i].find(sequence); at != arrivals[i].end()) order.emplace_back(at->second, i);
-    if (order.size() != arrivals.size()) continue;
-    std::ranges::sort(order);
-    ++v.compared;
-    lateness& l = late[order.back().second];
-    ++l.last;
-    l.seconds += static_cast<double>(order.back().first - order[order.size() - 2].first) / 1e9;
-  }
+  const skew found = skew_of(w).collectives;
+  v.compared = found.compared;
   if (v.compared < 10) return;
-  v.late = late;
-  // On a busy machine every rank is late at times; the one to be named costs the others most by far.
-  const auto worst = std::ranges::max_element(late, {}, &lateness::seconds);
-  const double share = static_cast<double>(worst->last) / static_cast<double>(v.compared);
-  const double seconds = worst->last == 0 ? 0 : worst->seconds / static_cast<double>(worst->last);
-  double next = 0;
-  for (auto l = late.begin(); l != late.end(); ++l)
-    if (l != worst) next = (std::max)(next, l->seconds);
-  if (share * static_cast<double>(late.size()) < 1.2 || seconds < 100e-6 || worst->seconds < 2 * next) return;
-  v.late_rank = w.ranks[static_cast<std::size_t>(worst - late.begin())].flight.rank;
-  v.late_share = share;
-  v.late_seconds = seconds;
+  for (const arrivals& r : found.ranks) v.late.push_back({r.last, r.seconds});
+  v.late_rank = found.late_rank;
+  v.late_share = found.late_share;
+  v.late_seconds = found.late_seconds;
 }
 
 /// Ranks that have not made the call that a rank waits in, or the peer of its message.
