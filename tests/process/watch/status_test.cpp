@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -140,7 +141,10 @@ TEST_CASE("tutti-run --status: a rank in another call is named, while it waits a
       CAPTURE(said);
       CHECK(failed["failed"] == true);
       CHECK(failed["verdict"] == "mismatch");
-      CHECK(failed["culprits"] == json::array({2}));
+      // Of two calls that differ, while the other ranks had made neither yet, nobody knows which is the wrong one.
+      const auto made = std::ranges::count_if(
+          failed["ranks"], [](const json& r) { return contains(r["call"].get<std::string>(), "#21 "); });
+      CHECK(failed["culprits"] == (made > 2 ? json::array({2}) : json::array()));
     }
   }
 }
