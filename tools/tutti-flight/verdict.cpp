@@ -152,11 +152,12 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
            (!v.failed && known->process == process_state::gone && known->flight.left == 0);
   };
 
-  // All ranks that somebody waits for, and that have not made the call.
+  // All ranks that somebody waits for, and that have not made the call. What began soon after the longest wait counts,
+  // too.
   std::set<int> absent, unknown;
   std::map<int, std::set<int>> other_call;  // ranks whose call differs, and those from whose it does
   for (const position& p : v.positions) {
-    if (!p.waits || p.at->what.call.is_message() || (!v.failed && p.since < patience.count())) continue;
+    if (!p.waits || p.at->what.call.is_message() || (!v.failed && p.since < patience.count() / 2)) continue;
     const flight& f = w.find(p.rank)->flight;
     const group_key g = key_of(f, p.at->what);
     for (const int member : g.second) {

@@ -105,7 +105,7 @@ std::string composed<T>::explain_mismatch(const op_state& s) const {
 }
 template <class T>
 std::string composed<T>::absent(const op_state& s) const {
-  const auto recording = [this](int r) -> std::optional<watch::flight> {
+  const auto recording = [&](int r) -> std::optional<watch::flight> {
     if constexpr (has_roster<T>)
       if (is_near(r)) return recorder().recording_of(r, peers()[static_cast<std::size_t>(r)].pid);
     return std::nullopt;
