@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include <tutti/core/error.hpp>
+#include <tutti/os/endpoint.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/watch/metrics_endpoint.hpp>
 
@@ -18,9 +20,16 @@ using namespace tutti::watch;
 using tutti_test::asked;
 using tutti_test::get_metrics;
 
+tutti::os::endpoint loopback_at(std::uint16_t port) {
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  a.sin_port = htons(port);
+  return {reinterpret_cast<const sockaddr*>(&a), sizeof a};
+}
 /// A port that was free a moment ago.
 std::uint16_t free_port() {
-  const auto s = tutti::os::listen_on(tutti::watch::detail::loopback_at(0));
+  const auto s = tutti::os::listen_on(loopback_at(0));
   return tutti::os::local_endpoint(s.native()).port();
 }
 metrics_place place(int rank, std::uint32_t number = 1) {
@@ -81,7 +90,7 @@ TEST_CASE("metrics_endpoint: worlds of one process share a port; each is shown u
 TEST_CASE("metrics_endpoint: a port that is taken is an error, and free again after the last world") {
   const auto port = free_port();
   {
-    const auto other = tutti::os::listen_on(tutti::watch::detail::loopback_at(port));
+    const auto other = tutti::os::listen_on(loopback_at(port));
     try {
       const metrics_endpoint m{port, place(0)};
       FAIL("the port was taken");

@@ -43,7 +43,7 @@ TUTTI_DECL std::unique_ptr<recording> recording_in_process(const recording& own,
 /// Returns the text of an operation: "recv #3 (eval.cpp:20, 1000 x float32, from rank 1, tag 7)".
 TUTTI_DECL std::string operation_text(const flight& f, const operation& o) {
   std::string text = std::string(o.call.name()) + " #" + std::to_string(o.sequence);
-  if (o.context != 0 && !o.call.is_message()) text += " of split " + std::to_string(o.context);
+  if (o.context != 0 && !o.call.is_message()) text += " of split " + std::to_string(unsigned{o.context});
   std::string more;
   const auto add = [&](const std::string& word) { more += (more.empty() ? "" : ", ") + word; };
   if (o.site != 0 && o.site < f.sites.size()) {

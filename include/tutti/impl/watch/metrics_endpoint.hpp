@@ -77,7 +77,7 @@ TUTTI_DECL metrics_server::metrics_server(std::uint16_t port)
   try {
     thread_ = ::tutti::detail::library_thread([this] { serve(); });
   } catch (const std::system_error&) {
-    throw error{{errc::out_of_resources}, "no thread for the metrics at port " + std::to_string(port)};
+    throw error{{errc::out_of_resources}, "no thread for the metrics at port " + std::to_string(int{port})};
   }
 }
 
