@@ -186,8 +186,9 @@ class communicator : public detail::communicator_calls<B> {
 
   /// Registers memory that the caller already has, so that peers on this node map it where it lies, as they map memory
   /// of allocate(): as ncclCommRegister and MPI_Win_create do. Not collective. Until the registration ends, collectives
-  /// on the memory, and on parts of it, stage nothing; it is used and freed as before. Content, mlock() and huge-page
-  /// advice are kept. Memory of less than some pages is accepted and not mapped (registration::registered()).
+  /// on the memory, and on parts of it, stage nothing; the program uses it as before. Content, mlock(), mbind() and
+  /// huge-page advice are kept. Memory of fewer than four whole pages is accepted and not mapped
+  /// (registration::registered()).
   ///
   /// It must be private memory of the heap, in no operation that is in flight, and no thread may write to it during the
   /// call; end the registration before the memory is freed. fork() copies it for the child. Costs a copy, and twice the

@@ -19,7 +19,8 @@ class [[nodiscard]] registration {
   }
 
   /// Returns true if other ranks map the memory, so that collectives on it stage nothing; false if it is too short for
-  /// that, or no other rank shares memory with this one, and after release().
+  /// that, or no other rank shares memory with this one, and after release(). It is still true after the end
+  /// of the world, although the memory is private again then.
   [[nodiscard]] bool registered() const noexcept { return held_ != nullptr; }
 
   /// Ends the registration, as the destructor does: waits for the operations on the memory, drives the engine
