@@ -567,6 +567,8 @@ int main(int argc, char** argv) try {
     every_collective(*world, [](int) { return true; });
     every_collective(*world, [](int r) { return r == 0; });
     every_collective(*world, [](int r) { return r != 0; });
+    auto alone = world->split(world->rank());
+    every_collective(alone, [](int) { return true; });
     end_beside_operations(*world);
     if (!reports_freed) freed_while_registered(*world);
     refusals(*world);

@@ -99,7 +99,7 @@ class composed_core {
   void start(const Args& a, op_state& s, algo::decision d) noexcept {
     if (d.via == algorithm::automatic) d.via = chosen(a);
     if constexpr (registering_transport<T> && algo::registered_use::has_registrable<Args>)
-      if (shm_registrations* r = driver_->link().registrations(); r && !r->empty()) return start_on(*r, d, a, s);
+      if (auto* r = driver_->link().registrations(); r && !r->empty() && size() > 1) return start_on(*r, d, a, s);
     start_by(d, a, s);
   }
 
@@ -164,7 +164,7 @@ class composed_core {
   }
 
  private:
-  /// Starts an operation in a world with registered memory. Small calls are staged in any case.
+  /// Starts an operation of several ranks in a world with registered memory. Small calls are staged in any case.
   template <class Args>
   [[gnu::noinline]] void start_on(shm_registrations& all, algo::decision d, Args a, op_state& s) noexcept try {
     if (links() != algo::connectivity::messages && !d.is_begun() && !is_small(a, d)) use_.emplace(all, a, rank());
