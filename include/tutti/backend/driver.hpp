@@ -8,6 +8,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <tutti/algo/selection/table.hpp>
@@ -279,7 +280,7 @@ struct held_registration {
 /// another one. Throws usage_error, error or std::bad_alloc.
 template <class Driver>
 registration register_buffer(const std::shared_ptr<Driver>& with, std::span<std::byte> memory, std::string words) {
-  if constexpr (requires { with->link().registrations()->empty(); }) {
+  if constexpr (registering_transport<std::remove_reference_t<decltype(with->link())>>) {
     auto held = std::make_shared<held_registration<Driver>>(with);
     auto guard = with->engine().lock();
     // In a world that has failed, a peer may be in an operation yet, and write to what a new registration would get.

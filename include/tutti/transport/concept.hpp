@@ -87,8 +87,13 @@ concept mapped_transport =
       { l.forget(w) } noexcept;
     };
 
-/// Link whose ranks can map memory of the caller's, once it has been registered.
+class shm_registrations;
+
+/// Link whose ranks can map memory of the caller's, once it has been registered. registrations() returns null where no
+/// rank shares memory with this one.
 template <class L>
-concept registering_transport = mapped_transport<L> && requires(L& l) { l.registrations()->empty(); };
+concept registering_transport = mapped_transport<L> && requires(L& l) {
+  { l.registrations() } noexcept -> std::same_as<shm_registrations*>;
+};
 
 }  // namespace tutti
