@@ -212,6 +212,30 @@ TEST_CASE("aliased pages: locked memory stays locked, and advice and protection 
   CHECK(mine.keep_their_numbers());
 }
 
+TEST_CASE("aliased pages: what is kept out of core dumps and huge pages stays out of them") {
+  world w;
+  const pages mine{8};
+  REQUIRE(::madvise(mine.at(), 3 * page_bytes(), MADV_DONTDUMP) == 0);
+  const bool knows_huge = ::madvise(mine.at() + page_bytes(), page_bytes(), MADV_NOHUGEPAGE) == 0;
+  const auto check_flags = [&] {
+    const auto flags = [&](std::size_t page) {
+      const std::uintptr_t p = mine.begin() + page * page_bytes();
+      return areas_in(p, p + page_bytes()).front();
+    };
+    CHECK(flags(0).has("dd"));
+    CHECK_FALSE(flags(0).has("nh"));
+    CHECK(flags(1).has("nh") == knows_huge);
+    CHECK_FALSE(flags(3).has("dd"));
+  };
+  check_flags();
+  auto alias = w.alias(mine);
+  check_flags();
+  CHECK(mine.keep_their_numbers());
+  REQUIRE(alias.end());
+  check_flags();
+  CHECK(mine.keep_their_numbers());
+}
+
 TEST_CASE("aliased pages: the policy of mbind() is kept, and the segment loses it at the end") {
   world w;
   const pages mine{8}, other{8};

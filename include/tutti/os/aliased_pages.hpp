@@ -22,9 +22,9 @@
 namespace tutti::os {
 
 /// Whole pages of this process's private memory that have been replaced, at their addresses, by pages of a shared
-/// segment. Stays at its address. Content, protection, mlock(), MADV_HUGEPAGE and mbind() are kept, both ways. No other
-/// thread may write to the pages while the constructor or end() runs. In a child made by fork() they are private
-/// copies.
+/// segment. Stays at its address. Content, protection, mlock(), mbind(), MADV_HUGEPAGE, MADV_NOHUGEPAGE and
+/// MADV_DONTDUMP are kept, both ways. No other thread may write to the pages while the constructor or end() runs. In a
+/// child made by fork() they are private copies.
 class aliased_pages {
  public:
   /// Copies [first, first + bytes) to `image`, which maps `segment` at `offset`, and maps that part of the segment over
@@ -39,8 +39,8 @@ class aliased_pages {
     if (of_image.empty()) throw_errno(ENOENT, "cannot find shared memory in /proc/self/maps");
     all_ = of_image.front();
     for (const memory_area& a : areas)
-      traits_.push_back({a.begin - start + offset, a.end - start + offset, a.has("hg"), a.has("lo"),
-                         memory_policy::of(reinterpret_cast<const void*>(a.begin))});
+      traits_.push_back({a.begin - start + offset, a.end - start + offset, a.has("hg"), a.has("nh"), a.has("dd"),
+                         a.has("lo"), memory_policy::of(reinterpret_cast<const void*>(a.begin))});
     fork_entry_ = {this, [](const void* self) { return static_cast<const aliased_pages*>(self)->pieces(); }};
     forked_pages::add(fork_entry_);
     const forked_pages::excluded no_fork;  // nothing below throws but for the refusal of mmap()
@@ -110,7 +110,7 @@ class aliased_pages {
   /// Properties of the pages that a part of the segment replaces.
   struct traits {
     std::uint64_t begin, end;  // in the segment: the user may move the pages
-    bool huge, locked;
+    bool huge, not_huge, not_dumped, locked;
     memory_policy policy;
   };
   /// Calls `use(traits, address, bytes)` for each of [at, at + bytes), which maps the segment at `offset`.
@@ -126,6 +126,8 @@ class aliased_pages {
     for_each_trait(at, offset, bytes, [](const traits& t, std::byte* p, std::size_t n) {
       if (!t.policy.is_default()) t.policy.apply(p, n);
       if (t.huge) ::madvise(p, n, MADV_HUGEPAGE);
+      if (t.not_huge) ::madvise(p, n, MADV_NOHUGEPAGE);
+      if (t.not_dumped) ::madvise(p, n, MADV_DONTDUMP);
       if (t.locked) ::mlock(p, n);
     });
     errno = saved;
