@@ -257,9 +257,23 @@ TEST_CASE("flight_recorder: a signal of the user's choice dumps at the next tick
   CHECK(std::filesystem::exists(folder.file("flight_0")));
   std::signal(SIGWINCH, SIG_DFL);
   CHECK_THROWS_AS(flight_recorder::dump_on(SIGKILL), tutti::usage_error);
+  CHECK_THROWS_AS(flight_recorder::dump_on(SIGSEGV), tutti::usage_error);
   std::signal(SIGUSR1, [](int) {});
   CHECK_THROWS_AS(flight_recorder::dump_on(SIGUSR1), tutti::usage_error);
   std::signal(SIGUSR1, SIG_DFL);
+}
+
+TEST_CASE("flight_recorder: a handler of the program stays as it was, with its flags and mask") {
+  struct sigaction own{}, before{}, after{};
+  own.sa_sigaction = [](int, siginfo_t*, void*) {};
+  own.sa_flags = SA_SIGINFO | SA_NODEFER;
+  ::sigaddset(&own.sa_mask, SIGUSR2);
+  REQUIRE(::sigaction(SIGUSR1, &own, &before) == 0);
+  CHECK_THROWS_AS(flight_recorder::dump_on(SIGUSR1), tutti::usage_error);
+  REQUIRE(::sigaction(SIGUSR1, &before, &after) == 0);
+  CHECK((after.sa_sigaction == own.sa_sigaction));
+  CHECK((after.sa_flags & (SA_SIGINFO | SA_NODEFER | SA_RESTART)) == own.sa_flags);
+  CHECK(::sigismember(&after.sa_mask, SIGUSR2) == 1);
 }
 
 TEST_CASE("flight_recorder: other threads read while one records") {

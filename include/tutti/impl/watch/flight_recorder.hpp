@@ -280,11 +280,20 @@ TUTTI_DECL void flight_recorder::dump_on(int signal) {
     throw usage_error("the flight recorder cannot dump on signal " + std::to_string(signal) + ": " + why +
                       "; choose another, such as USR2");
   };
-  const auto before = ::signal(signal, count);  // calls that it interrupts continue
-  if (before == SIG_ERR) refuse("it cannot be handled");
-  if (before == +count || before == SIG_DFL || before == SIG_IGN) return;
-  ::signal(signal, before);
-  refuse("the program has a handler for it");
+  // A handler that counts would return to the instruction that faults, again and again.
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+    if (signal == fault) refuse("the processor raises it");
+  struct sigaction before{};
+  if (::sigaction(signal, nullptr, &before) != 0) refuse("it cannot be handled");
+  const bool takes_more = (before.sa_flags & SA_SIGINFO) != 0;
+  if (!takes_more && before.sa_handler == +count) return;
+  if (takes_more || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN))
+    refuse("the program has a handler for it");
+  struct sigaction counting{};
+  counting.sa_handler = count;
+  counting.sa_flags = SA_RESTART;  // calls that it interrupts continue
+  ::sigemptyset(&counting.sa_mask);
+  if (::sigaction(signal, &counting, nullptr) != 0) refuse("it cannot be handled");
 }
 
 }  // namespace tutti::watch
