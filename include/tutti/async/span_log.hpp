@@ -14,7 +14,7 @@
 
 namespace tutti::detail {
 
-/// A stretch of a program's time that a trace shows beside the operations.
+/// A stretch of a program's time that traces show, and metrics count, beside the operations.
 struct time_span {
   enum class kind : std::uint8_t {
     wait,    ///< a thread was blocked in wait() or sync_wait(); `middle` is not used
@@ -31,7 +31,7 @@ struct time_span {
   std::uint64_t operation = 0;  ///< id of a bucket's last collective in the flight recorder, if it is known
 };
 
-/// Log of time spans, from any thread, until a trace takes them. Drops what does not fit.
+/// Log of time spans, from any thread, until the receivers of operations take them. Drops what does not fit.
 class span_log {
  public:
   void add(const time_span& s) noexcept {
@@ -57,7 +57,7 @@ class span_log {
   }
 };
 
-/// Holder of a span log, which is made when a trace is begun and then stays.
+/// Holder of a span log, which is made when a trace or metrics are begun and then stays.
 class span_log_place {
  public:
   /// Returns the log; null if nobody has made it, and nothing need be measured.
