@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -242,6 +243,21 @@ TEST_CASE(
   std::vector<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) left.push_back(entry.path().filename());
   CHECK(left == std::vector<std::string>{"rank_0.ring"});
+}
+
+TEST_CASE("flight_recorder: a limit of files' size is an error, not a signal, and the recording stays in memory") {
+  const tutti_test::temporary_directory folder;
+  flight_recorder r{0, 1};
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{sizeof(recording) - 1, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  CHECK_THROWS_AS(r.keep_in({folder.path().string(), "", 0, 1}), tutti::error);
+  CHECK_NOTHROW(r.keep_in({"", "", 0, 1}));
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  issue(r, 1);
+  CHECK(copy(r).entries.size() == 1);
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("flight_recorder: a signal of the user's choice dumps at the next tick") {

@@ -89,6 +89,8 @@ TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
 
 /// Maps an empty file and copies the recording there. Returns 0 or an errno.
 TUTTI_DECL int flight_recorder::copy_to(const os::fd& file, os::shm_mapping& copy) const noexcept {
+  rlimit most{};  // at a larger file the kernel would end the process
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < sizeof(recording)) return EFBIG;
   // Blocks that the disk has not got later would end the process at a store.
   int full = EINTR;
   while (full == EINTR) full = ::posix_fallocate(file.native(), 0, sizeof(recording));
@@ -108,8 +110,6 @@ TUTTI_DECL void flight_recorder::take(os::fd file, os::shm_mapping copy) noexcep
 }
 
 TUTTI_DECL void flight_recorder::keep_in_memfd() noexcept {
-  rlimit most{};  // at a larger file the kernel would end the process
-  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < sizeof(recording)) return;
   os::fd file{::memfd_create(recording_head::memory_name, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   os::shm_mapping copy;
   if (!file || copy_to(file, copy) != 0) return;
