@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <tutti/os/endpoint.hpp>
+#include <tutti/os/socket.hpp>
 
 #include "tutti-run/posix.hpp"
 #include "tutti-run/status/server.hpp"
@@ -85,6 +86,19 @@ TEST_CASE("tutti-run --status: without a launcher there, or with a malformed ans
   std::string bytes = two_waiting(0);
   bytes.pop_back();
   CHECK_THROWS_AS(decode_ranks(bytes, into), failure);
+}
+
+TEST_CASE("tutti-run --status: a process that has the socket of another one is not asked") {
+  const pid_t launcher = ::getppid();  // of no tutti-run that several machines have
+  const auto squatter =
+      tutti::os::listen_on(tutti::os::endpoint::unix_socket("@tutti-status-" + std::to_string(launcher)));
+  try {
+    static_cast<void>(ask_status_server(launcher));
+    FAIL("it was asked");
+  } catch (const failure& why) {
+    const std::string words = why.what();
+    CHECK_MESSAGE(words.find("is held by process " + std::to_string(::getpid()) + " ") != std::string::npos, words);
+  }
 }
 
 TEST_CASE("tutti-run --status: a launcher refuses other users, and its own refuse a stranger's socket") {

@@ -36,12 +36,21 @@ line line_of(pid_t pid, const std::vector<process_info>& all) {
   return result;
 }
 
+/// Returns the user of a process; nothing if there is no such process.
+std::optional<uid_t> user_of(pid_t pid) {
+  struct stat status{};
+  if (::stat(text("/proc/", pid).c_str(), &status) != 0) return std::nullopt;
+  return status.st_uid;
+}
+
 std::vector<found_job> find_jobs() {
   const auto all = all_processes();
   std::map<pid_t, found_job> launched;        // by supervisor
   std::map<std::uint64_t, found_job> others;  // by world
+  const auto own = ::geteuid();
   for (const pid_t pid : status_servers())
-    if (std::ranges::find(all, pid, &process_info::pid) != all.end()) {
+    // Sockets of all users are listed, and their jobs are not to be counted.
+    if (const auto user = user_of(pid); user && (*user == own || own == 0)) {
       auto& one = launched[pid];
       one.job.server = pid;
       const auto above = line_of(pid, all);
@@ -86,19 +95,20 @@ std::string command_of(pid_t pid) {
   std::ifstream file{text("/proc/", pid, "/cmdline"), std::ios::binary};
   std::string words{std::istreambuf_iterator<char>{file}, {}};
   while (words.ends_with('\0')) words.pop_back();
-  std::ranges::replace(words, '\0', ' ');
+  // A command is of its user's making, and root looks at jobs of all.
+  std::ranges::replace_if(words, [](unsigned char c) { return c < ' ' || c == 127; }, ' ');
   return words.size() > most ? words.substr(0, most) + "..." : words;
 }
 
 [[noreturn]] void refuse(const std::string& why) { throw failure(2, why); }
 
 [[noreturn]] void refuse_process(pid_t process) {
-  struct stat status{};
-  if (::stat(text("/proc/", process).c_str(), &status) != 0) refuse(text("there is no process ", process));
-  if (status.st_uid != ::geteuid() && ::geteuid() != 0) {
-    const passwd* const user = ::getpwuid(status.st_uid);
-    refuse(text("process ", process, " belongs to another user (", user ? user->pw_name : "unknown", ", uid ",
-                status.st_uid, "), whose jobs are not shown to you"));
+  const auto uid = user_of(process);
+  if (!uid) refuse(text("there is no process ", process));
+  if (*uid != ::geteuid() && ::geteuid() != 0) {
+    const passwd* const user = ::getpwuid(*uid);
+    refuse(text("process ", process, " belongs to another user (", user ? user->pw_name : "unknown", ", uid ", *uid,
+                "), whose jobs are not shown to you"));
   }
   refuse(text("process ", process, " neither is, nor has started, a rank that has joined its world"));
 }

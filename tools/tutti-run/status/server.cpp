@@ -43,6 +43,10 @@ unique_fd connect_to(pid_t pid) {
   if (::connect(s.value(), where.native(), where.native_bytes()) != 0)
     throw failure(2, text("cannot ask tutti-run (process ", pid, "): ", std::strerror(errno)));
   const auto peer = os::peer_credentials(s.value());
+  // Anyone can take a name that has another one's pid in it.
+  if (peer.pid != pid)
+    throw failure(2, text("the socket of tutti-run (process ", pid, ") is held by process ", peer.pid, " (uid ",
+                          peer.uid, "), which is not asked"));
   if (peer.uid != ::geteuid() && ::geteuid() != 0)
     throw failure(2, text("the job of process ", pid, " belongs to another user (uid ", peer.uid, ")"));
   return s;
