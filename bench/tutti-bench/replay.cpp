@@ -354,6 +354,8 @@ void print(const options& o, const replay_plan& plan, const std::vector<double>&
               TUTTI_VERSION_MAJOR, TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH, o.replay.c_str(), plan.ranks.size(),
               calls);
   for (const auto& [why, n] : plan.left_out) std::printf("# left out: %d %s\n", n, why.c_str());
+  if (plan.as_bytes != 0)
+    std::printf("# %zu calls reduce by functions, or types that only the program has: shown as uint8\n", plan.as_bytes);
   std::printf("#\n# %20s  %12s  %11s  %18s  %5s  %7s  %10s  %10s\n# %20s  %12s  %11s  %18s  %5s  %7s  %10s  %10s\n",
               "call", "size", "type", "algorithm", "ranks", "calls", "now", "recorded", "", "(B)", "", "", "", "",
               "(us)", "(us)");

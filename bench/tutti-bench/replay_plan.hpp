@@ -32,9 +32,27 @@ struct replay_plan {
   std::vector<std::vector<int>> groups;         ///< world ranks; the world first
   std::vector<std::vector<replay_step>> ranks;  ///< in the order of issue
   std::map<std::string, int> left_out;          ///< calls that are not made again, by the reason
+  std::size_t as_bytes = 0;                     ///< calls that reduce as many bytes by `bor` instead
 };
 
 namespace detail {
+
+/// Turns the calls whose reductions cannot be made into those that reduce as many bytes by `bor`: what is sent, and in
+/// which steps, is the same. Returns their number.
+template <class CanReduce>
+std::size_t reduce_as_bytes(std::vector<recording>& all, CanReduce can_reduce) {
+  std::size_t changed = 0;
+  for (recording& r : all)
+    for (recorded_call& c : r.calls) {
+      if (!c.reduction || can_reduce(c.type, *c.reduction)) continue;
+      c.count *= c.element_bytes;
+      c.element_bytes = 1;
+      c.type = tutti::dtype::u8;
+      c.reduction = tutti::reduction_kind::bor;
+      if (c.completed) ++changed;
+    }
+  return changed;
+}
 
 /// Maker of a replay_plan.
 class planner {
@@ -43,11 +61,10 @@ class planner {
 
   explicit planner(const std::vector<recording>& all) : all_(all) { plan_.ranks.resize(all.size()); }
 
-  template <class CanReduce>
-  replay_plan make(CanReduce can_reduce) {
+  replay_plan make() {
     name_groups();
     for (const recording& r : all_)
-      for (const recorded_call& c : r.calls) sort_in(r, c, can_reduce);
+      for (const recorded_call& c : r.calls) sort_in(r, c);
     if (!refused_.empty()) {
       std::string why;
       for (const auto& [what, n] : refused_) why += (why.empty() ? "" : "; ") + what + " (" + std::to_string(n) + ")";
@@ -79,17 +96,13 @@ class planner {
     }
   }
 
-  template <class CanReduce>
-  void sort_in(const recording& r, const recorded_call& c, CanReduce can_reduce) {
+  void sort_in(const recording& r, const recorded_call& c) {
     if (c.name == "split" || c.name == "close") return leave_out(c.name + ": groups are made before");
     if (!c.completed) return leave_out("calls that had not ended");
     if (c.name == "recv_any") return refuse("recv_any, whose sender is not recorded");
     if (c.name == "operation") return refuse("a call whose name is not recorded");
     const auto members = r.groups.find(c.context);
     if (members == r.groups.end()) return refuse("calls of a group whose members are not recorded");
-    if (c.reduction && !can_reduce(c.type, *c.reduction))
-      return refuse(c.name + " with the reduction " + tutti::name(*c.reduction) + " of " +
-                    std::string(tutti::name(c.type)));
     constexpr std::string_view with_other[] = {"broadcast", "reduce",    "gather", "gather_v",
                                                "scatter",   "scatter_v", "send",   "recv"};
     const int size = static_cast<int>(members->second.size());
@@ -212,11 +225,14 @@ class planner {
 
 /// Returns what the ranks of a recording call again. Takes the calls that all members of a group have completed and
 /// still have in their recordings; a rank waits for a call before it issues one that it had issued after the end of
-/// that. `can_reduce(type, kind)` tells which reductions there are. Throws std::runtime_error that names the calls
-/// which cannot be made again.
+/// that. `can_reduce(type, kind)` tells which reductions there are; others reduce bytes. Throws std::runtime_error that
+/// names the calls which cannot be made again.
 template <class CanReduce>
-replay_plan plan_of(const std::vector<recording>& all, CanReduce can_reduce) {
-  return detail::planner{all}.make(can_reduce);
+replay_plan plan_of(std::vector<recording> all, CanReduce can_reduce) {
+  const std::size_t as_bytes = detail::reduce_as_bytes(all, can_reduce);
+  replay_plan plan = detail::planner{all}.make();
+  plan.as_bytes = as_bytes;
+  return plan;
 }
 
 }  // namespace bench
