@@ -54,18 +54,20 @@ TEST_CASE("held_place: a process may be a rank of two jobs, and is not refused a
 TEST_CASE("held_place: a child that outlives its parent does not keep the place") {
   const std::string job = "unix:@held-place-" + std::to_string(::getpid());
   auto mine = tutti::detail::hold_place(job, 1);
-  int hold[2];
+  int hold[2], up[2];
   REQUIRE(::pipe(hold) == 0);
+  REQUIRE(::pipe(up) == 0);
+  char none = 0;
   const ::pid_t child = ::fork();
   if (child == 0) {
     ::close(hold[1]);
-    char none;
+    static_cast<void>(!::write(up[1], "x", 1));
     static_cast<void>(!::read(hold[0], &none, 1));
     ::_exit(0);
   }
+  REQUIRE(::read(up[0], &none, 1) == 1);  // fork() has returned in the child, which has given the place up
   mine.reset();
   CHECK(in_another_process(job, 1) == 0);
-  ::close(hold[0]);
-  ::close(hold[1]);
+  for (const int end : {hold[0], hold[1], up[0], up[1]}) ::close(end);
   ::waitpid(child, nullptr, 0);
 }
