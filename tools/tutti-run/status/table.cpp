@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tutti-flight/verdict.hpp"
@@ -91,9 +92,11 @@ std::string laid_out(const std::vector<std::string>& head, const std::vector<row
 /// All rows if they fit, else those that matter and then the first ones.
 std::vector<row> fitting(std::vector<row> rows, std::size_t most) {
   if (rows.size() <= most) return rows;
-  std::ranges::stable_partition(rows, [](const row& one) { return one.matters; });
-  rows.resize(most);
-  return rows;
+  std::vector<row> shown;
+  for (const bool matters : {true, false})
+    for (row& one : rows)
+      if (one.matters == matters && shown.size() < most) shown.push_back(std::move(one));
+  return shown;
 }
 
 std::string notes_of(const machine_ranks& job, const recorded_world& w) {
