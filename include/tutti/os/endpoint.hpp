@@ -103,8 +103,11 @@ class endpoint {
     }
     if (family() == AF_INET6) {
       const auto a = as<sockaddr_in6>();
-      return "[" + std::string{::inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text)} + scope_text() +
-             "]:" + std::to_string(int{port()});
+      std::string all = "[";  // appended, as g++ 12 warns of what operator+ does to it
+      all += ::inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text);
+      all += scope_text();
+      all += "]:";
+      return all += std::to_string(int{port()});
     }
     const std::size_t head = offsetof(sockaddr_un, sun_path);
     if (!is_unix() || bytes_ <= head) return is_unix() ? "unix:(unnamed)" : "(none)";
@@ -131,7 +134,8 @@ class endpoint {
   [[nodiscard]] std::string scope_text() const {
     if (scope() == 0) return "";
     char name[IF_NAMESIZE] = {};
-    return "%" + (::if_indextoname(scope(), name) != nullptr ? std::string{name} : std::to_string(scope()));
+    std::string text = "%";
+    return text += ::if_indextoname(scope(), name) != nullptr ? std::string{name} : std::to_string(scope());
   }
 
   template <class Address>
