@@ -194,7 +194,7 @@ TEST_CASE("tutti-flight: the rank that is usually the last is named, with how of
   for (int i = 0; i < 40; ++i) m.of(1).entries[static_cast<std::size_t>(i)].issued += second / 200;
   const verdict v = m.judged();
   CHECK(v.what == finding::nothing);
-  CHECK(v.late_rank == 1);
+  CHECK(v.arrival.collectives.late_rank == 1);
   check_said(m.said(), {"Nothing is stuck.", "Rank 1 is the last in 100 % of 40 collectives, by 5.0 ms on average."});
 }
 
@@ -205,7 +205,7 @@ TEST_CASE("tutti-flight: a machine whose clock is wrong makes nobody late") {
     e.issued += 3 * second;
     e.ended += 3 * second;
   }
-  CHECK(m.judged().late_rank == -1);
+  CHECK(m.judged().arrival.collectives.late_rank == -1);
 }
 
 TEST_CASE("tutti-flight: a receive names its sender") {

@@ -16,11 +16,15 @@ namespace {
 process_state state_of(const watch::flight& f) {
   if (f.pid == 0 || f.boot != watch::kernel_and_pids()) return process_state::unknown;
   const auto s = os::detail::read_process_stat(f.pid);
-  if (s.state == 0 || s.state == 'Z' || s.state == 'X' || s.start_time != f.start_time) return process_state::gone;
-  return s.state == 'T' || s.state == 't' ? process_state::stopped : process_state::runs;
+  return s.state == 0 || s.start_time != f.start_time ? process_state::gone : process_state_of(s.state);
 }
 
 }  // namespace
+
+process_state process_state_of(char state) {
+  if (os::detail::has_ended(state)) return process_state::gone;
+  return os::detail::is_stopped(state) ? process_state::stopped : process_state::runs;
+}
 
 std::vector<recorded_world> load(const std::string& folder) {
   namespace fs = std::filesystem;

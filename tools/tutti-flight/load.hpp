@@ -17,6 +17,9 @@ enum class process_state {
   gone,
 };
 
+/// Returns the meaning of a state that /proc shows.
+process_state process_state_of(char state);
+
 struct recorded_rank {
   watch::flight flight;
   process_state process = process_state::unknown;

@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
     if (json) {
       std::fputs(in_json(w, v).c_str(), stdout);
     } else {
-      const skew_report report = skew_of(w);
+      const skew_report& report = v.arrival;
       std::fputs((in_words(w, v) + sentence(report.buckets, "gradient buckets")).c_str(), stdout);
       if (skews) std::fputs(table(report).c_str(), stdout);
     }

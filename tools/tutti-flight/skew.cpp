@@ -38,10 +38,7 @@ std::int64_t offset_of(const std::map<place, moment>& own, const std::map<place,
   for (const auto& [where, m] : own)
     if (const auto other = reference.find(where); m.synchronizes && other != reference.end())
       differences.push_back(m.ended - other->second.ended);
-  if (differences.empty()) return 0;
-  const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
-  std::ranges::nth_element(differences, middle);
-  return *middle;
+  return differences.empty() ? 0 : median(std::move(differences));
 }
 
 /// Adds the arrivals in one collective: times, in the order of time, and ranks.
@@ -63,18 +60,15 @@ void add(skew& to, const std::vector<std::pair<std::int64_t, std::size_t>>& orde
 /// counts for more than four times that rank's median.
 double usual_cost(const arrivals& r) {
   if (r.leads.empty()) return 0;
-  std::vector<double> leads = r.leads;
-  const auto middle = leads.begin() + static_cast<std::ptrdiff_t>(leads.size() / 2);
-  std::ranges::nth_element(leads, middle);
-  const double most = 4 * *middle;
+  const double most = 4 * median(r.leads);
   double sum = 0;
-  for (const double lead : leads) sum += (std::min)(lead, most);
+  for (const double lead : r.leads) sum += (std::min)(lead, most);
   return sum;
 }
 
 /// Names the rank that is late: the one that costs the others most by far.
 void judge(skew& s) {
-  if (s.compared < 10) return;
+  if (!s.is_enough()) return;
   std::vector<double> costs;
   for (const arrivals& r : s.ranks) costs.push_back(usual_cost(r));
   const auto most = std::ranges::max_element(costs);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,9 @@ struct skew {
   int late_rank = -1;           ///< the rank that holds the others up most by far; -1: none stands out
   double late_share = 0;        ///< of the collectives, in which it is the last
   double late_seconds = 0;      ///< after the one before it, on average
+
+  /// Returns true if there is enough to compare the ranks by.
+  [[nodiscard]] bool is_enough() const noexcept { return compared >= 10; }
 };
 
 struct skew_report {
@@ -40,6 +44,14 @@ struct skew_report {
 /// Compares the times at which the ranks have issued the collectives of all ranks that their recordings hold. Empty if
 /// the recording of a rank is missing. Clocks of several machines are set against each other.
 skew_report skew_of(const recorded_world& w);
+
+/// Returns the median of numbers, of which there is at least one.
+template <class Number>
+Number median(std::vector<Number> of) {
+  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+  std::ranges::nth_element(of, middle);
+  return *middle;
+}
 
 /// Returns "Rank 2 is the last in 93 % of 400 collectives, by 4.1 ms on average.", or nothing if no rank stands out.
 std::string sentence(const skew& s, const char* of);

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "tutti-flight/skew.hpp"
+
 namespace tutti::flight_tool {
 namespace {
 
@@ -62,10 +64,7 @@ double ahead(const one_trace& t, const one_trace& reference) {
     if (const auto other = reference.sync_points.find(sequence); other != reference.sync_points.end()) {
       differences.push_back(end_of(t.events[i]) - end_of(reference.events[other->second]));
     }
-  if (differences.empty()) return 0;
-  const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
-  std::ranges::nth_element(differences, middle);
-  return *middle;
+  return differences.empty() ? 0 : median(std::move(differences));
 }
 
 json arrow(const char* phase, std::size_t id, const json& e, double at) {

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "tutti-flight/skew.hpp"
+#include <tutti/watch/last_call.hpp>
 
 namespace tutti::flight_tool {
 namespace {
@@ -56,14 +56,6 @@ position position_of(const recorded_world& w, int rank) {
   return p;
 }
 
-/// The last collective of a group that a rank has called; 0 if none is recorded.
-std::uint64_t last_call(const flight& f, const group_key& g) {
-  std::uint64_t last = 0;
-  for (const flight::entry& e : f.entries)
-    if (!e.what.call.is_message() && e.what.context == g.first) last = (std::max)(last, e.what.sequence);
-  return last;
-}
-
 const flight::entry* find_call(const flight& f, const group_key& g, std::uint64_t sequence) {
   for (const flight::entry& e : f.entries)
     if (!e.what.call.is_message() && e.what.context == g.first && e.what.sequence == sequence) return &e;
@@ -78,16 +70,6 @@ bool same_call(const watch::operation& a, const watch::operation& b) {
          (!counts || (a.count == b.count && a.type == b.type));
 }
 
-void find_late(const recorded_world& w, verdict& v) {
-  const skew found = skew_of(w).collectives;
-  v.compared = found.compared;
-  if (v.compared < 10) return;
-  for (const arrivals& r : found.ranks) v.late.push_back({r.last, r.seconds});
-  v.late_rank = found.late_rank;
-  v.late_share = found.late_share;
-  v.late_seconds = found.late_seconds;
-}
-
 /// Ranks that have not made the call that a rank waits in, or the peer of its message.
 std::vector<int> awaited_by(const recorded_world& w, const position& p) {
   std::vector<int> those;
@@ -100,7 +82,8 @@ std::vector<int> awaited_by(const recorded_world& w, const position& p) {
     return those;
   }
   for (const int member : g.second)
-    if (const recorded_rank* r = w.find(member); r ? last_call(r->flight, g) < o.sequence : w.missing == absence::fault)
+    if (const recorded_rank* r = w.find(member);
+        r ? watch::last_collective(r->flight, g.first) < o.sequence : w.missing == absence::fault)
       those.push_back(member);
   return those;
 }
@@ -129,7 +112,7 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
   for (int r = 0; r < w.size; ++r) v.positions.push_back(position_of(w, r));
   for (position& p : v.positions)
     if (p.waits) p.waits_for = awaited_by(w, p);
-  find_late(w, v);
+  v.arrival = skew_of(w);
   const position* const first = longest(v, patience.count());
   if (lost >= 0) {
     v.what = finding::lost;
@@ -164,7 +147,7 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
       const recorded_rank* const other = w.find(member);
       if (!other && w.missing == absence::elsewhere) {
         unknown.insert(member);
-      } else if (!other || last_call(other->flight, g) < p.at->what.sequence) {
+      } else if (!other || watch::last_collective(other->flight, g.first) < p.at->what.sequence) {
         absent.insert(member);
       } else if (const auto* same = find_call(other->flight, g, p.at->what.sequence);
                  same && !same_call(same->what, p.at->what)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti-flight/load.hpp"
+#include "tutti-flight/skew.hpp"
 
 namespace tutti::flight_tool {
 
@@ -18,12 +19,6 @@ struct position {
   std::int64_t since = 0;  ///< nanoseconds that it has waited, or since its last operation ended; -1: not known
   const watch::flight::entry* at = nullptr;  ///< that operation, or the last one; null if there was none
   std::vector<int> waits_for;                ///< world ranks that have not called it, or the peer of a message
-};
-
-/// Lateness of a rank in the collectives that all ranks have ended.
-struct lateness {
-  std::size_t last = 0;  ///< collectives in which it was the last to come
-  double seconds = 0;    ///< after the one before it, in all of these together
 };
 
 enum class finding {
@@ -41,12 +36,7 @@ struct verdict {
   std::vector<position> positions;
   bool failed = false;  ///< the world has failed
   errc failure = errc::ok;
-  // Arrival in collectives that all ranks have ended.
-  int late_rank = -1;          ///< the rank that is the last most often; -1: none stands out
-  double late_share = 0;       ///< of the collectives, in which it is
-  double late_seconds = 0;     ///< after the one before it, on average
-  std::size_t compared = 0;    ///< collectives
-  std::vector<lateness> late;  ///< by world rank; empty if they cannot be compared
+  skew_report arrival;  ///< in collectives that all ranks have ended
 };
 
 /// Judges a world. Waits that are shorter than `patience` are taken for normal, unless the world has failed.
@@ -65,9 +55,8 @@ std::string details_in_words(const watch::flight::entry& e);
 std::string time_in_words(std::int64_t nanoseconds);
 /// Returns "rank 3", or "ranks 0 to 2, 5".
 std::string ranks_in_words(const std::vector<int>& all);
-/// Returns the first line of the verdict, and the one about a rank that is late; empty if none is.
+/// Returns the first line of the verdict.
 std::string headline(const verdict& v);
-std::string late_in_words(const verdict& v);
 
 /// Returns the verdict in words, several lines.
 std::string in_words(const recorded_world& w, const verdict& v);

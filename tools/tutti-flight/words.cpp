@@ -146,14 +146,6 @@ std::string headline(const verdict& v) {
   return text;
 }
 
-std::string late_in_words(const verdict& v) {
-  if (v.late_rank < 0) return "";
-  char text[160];
-  std::snprintf(text, sizeof text, "Rank %d is the last in %.0f %% of %zu collectives, by %.1f ms on average.",
-                v.late_rank, v.late_share * 100, v.compared, v.late_seconds * 1e3);
-  return text;
-}
-
 std::string in_words(const recorded_world& w, const verdict& v) {
   std::string text = headline(v) + "\n";
   // Ranks that do the same share a line; the culprits come first.
@@ -184,7 +176,7 @@ std::string in_words(const recorded_world& w, const verdict& v) {
     if (numbers.size() > 1 && rest.starts_with(" was")) rest.replace(0, 4, " were");
     text += "  " + ranks_in_words(numbers) + rest + "\n";
   }
-  if (const std::string late = late_in_words(v); !late.empty()) text += late + "\n";
+  text += sentence(v.arrival.collectives, "collectives");
   if (w.others != 0) text += "(" + std::to_string(w.others) + " recordings of other worlds are left out.)\n";
   for (const std::string& file : w.unreadable) text += "(" + file + " is no recording of this version.)\n";
   return text;
@@ -221,9 +213,10 @@ std::string in_json(const recorded_world& w, const verdict& v) {
     one["waits_for"] = p.waits_for;
     one["host"] = r ? r->flight.host : "";
     one["pid"] = r ? r->flight.pid : 0;
-    if (const auto at = static_cast<std::size_t>(p.rank); at < v.late.size()) {
-      one["last_in"] = v.late[at].last;
-      one["last_by_seconds"] = v.late[at].seconds;
+    if (v.arrival.collectives.is_enough()) {
+      const arrivals& own = v.arrival.collectives.ranks.at(static_cast<std::size_t>(p.rank));
+      one["last_in"] = own.last;
+      one["last_by_seconds"] = own.seconds;
     }
     one["calls"] = r ? last_calls(r->flight) : nlohmann::ordered_json::array();
     all.push_back(std::move(one));
@@ -233,11 +226,11 @@ std::string in_json(const recorded_world& w, const verdict& v) {
                                    {"failed", v.failed},
                                    {"failure", v.failed ? category().message(static_cast<int>(v.failure)) : ""},
                                    {"ranks", all},
-                                   {"late_rank", v.late_rank},
-                                   {"late_share", v.late_share},
-                                   {"late_seconds", v.late_seconds},
-                                   {"compared", v.compared},
-                                   {"skew", in_json(skew_of(w))},
+                                   {"late_rank", v.arrival.collectives.late_rank},
+                                   {"late_share", v.arrival.collectives.late_share},
+                                   {"late_seconds", v.arrival.collectives.late_seconds},
+                                   {"compared", v.arrival.collectives.compared},
+                                   {"skew", in_json(v.arrival)},
                                    {"text", in_words(w, v)}};
   return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

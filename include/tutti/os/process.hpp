@@ -29,6 +29,11 @@ struct process_stat {
   std::uint64_t start_time = 0;
 };
 
+/// Return true if a state that /proc shows is that of a process that a signal or a debugger has stopped, or that has
+/// ended.
+constexpr bool is_stopped(char state) noexcept { return state == 'T' || state == 't'; }
+constexpr bool has_ended(char state) noexcept { return state == 'Z' || state == 'X' || state == 'x'; }
+
 /// Reads /proc/<pid>/stat without allocating.
 inline process_stat read_process_stat(::pid_t pid) noexcept {
   std::array<char, 32> path{"/proc/"};
@@ -77,8 +82,7 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
     return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
   }
   if (start_time != 0 && s.start_time != start_time) return false;
-  const bool ended = s.state == 'Z' || s.state == 'X' || s.state == 'x';
-  return !ended || s.threads > 1;
+  return !detail::has_ended(s.state) || s.threads > 1;
 }
 
 /// Returns the CPUs on which this process may run, one bit each; empty if the kernel does not say.

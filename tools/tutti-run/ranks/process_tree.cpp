@@ -13,7 +13,6 @@
 #include <optional>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 
 namespace tutti::launch {
 namespace {
@@ -53,6 +52,17 @@ std::vector<process_info> all_processes() {
     if (const auto process = inspect(pid)) found.push_back(*process);
   }
   return found;
+}
+
+process_table::process_table() {
+  for (const auto& one : all_processes()) all_.emplace(one.pid, one);
+}
+
+std::vector<pid_t> process_table::line_of(pid_t pid) const {
+  std::vector<pid_t> line;
+  for (auto at = all_.find(pid); at != all_.end() && line.size() < all_.size(); at = all_.find(at->second.parent))
+    line.push_back(at->first);
+  return line;
 }
 
 std::vector<process_info> descendants(std::span<const pid_t> except) {

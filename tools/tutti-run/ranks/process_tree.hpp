@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "tutti-run/posix.hpp"
@@ -20,6 +21,18 @@ struct process_info {
 
 /// Returns all processes that /proc shows, dead ones included.
 std::vector<process_info> all_processes();
+
+/// All processes of one moment, by their numbers.
+class process_table {
+ public:
+  process_table();
+  [[nodiscard]] const std::unordered_map<pid_t, process_info>& all() const noexcept { return all_; }
+  /// Returns a process and those above it, as far as they are known.
+  [[nodiscard]] std::vector<pid_t> line_of(pid_t pid) const;
+
+ private:
+  std::unordered_map<pid_t, process_info> all_;
+};
 
 /// The living processes below this one, parents before children, without those in `except` and what is below them.
 std::vector<process_info> descendants(std::span<const pid_t> except = {});

@@ -4,14 +4,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
+#include <tutti/os/read_file.hpp>
+
 #include "tutti-run/posix.hpp"
-#include "tutti-run/ranks/process_tree.hpp"
 #include "tutti-run/status/server.hpp"
 
 namespace tutti::launch {
@@ -22,20 +21,6 @@ struct found_job {
   std::set<pid_t> processes;  ///< its ranks, and all processes above them
 };
 
-using line = std::vector<pid_t>;
-
-/// The process and those above it.
-line line_of(pid_t pid, const std::vector<process_info>& all) {
-  line result;
-  for (bool more = true; more && pid > 0 && result.size() < all.size();) {
-    result.push_back(pid);
-    const auto at = std::ranges::find(all, pid, &process_info::pid);
-    more = at != all.end();
-    if (more) pid = at->parent;
-  }
-  return result;
-}
-
 /// Returns the user of a process; nothing if there is no such process.
 std::optional<uid_t> user_of(pid_t pid) {
   struct stat status{};
@@ -44,7 +29,7 @@ std::optional<uid_t> user_of(pid_t pid) {
 }
 
 std::vector<found_job> find_jobs() {
-  const auto all = all_processes();
+  const process_table table;
   std::map<pid_t, found_job> launched;        // by supervisor
   std::map<std::uint64_t, found_job> others;  // by world
   const auto own = ::geteuid();
@@ -53,15 +38,15 @@ std::vector<found_job> find_jobs() {
     if (const auto user = user_of(pid); user && (*user == own || own == 0)) {
       auto& one = launched[pid];
       one.job.server = pid;
-      const auto above = line_of(pid, all);
+      const auto above = table.line_of(pid);
       one.processes.insert(above.begin(), above.end());
     }
-  const auto home_of = [&](const line& above, pid_t supervisor, std::uint64_t world) -> found_job& {
+  const auto home_of = [&](const std::vector<pid_t>& above, pid_t supervisor, std::uint64_t world) -> found_job& {
     for (const pid_t pid : above)
       if (const auto at = launched.find(pid); at != launched.end() && at->second.job.server != 0) return at->second;
     return supervisor != 0 ? launched[supervisor] : others[world];
   };
-  held_ranks held = read_ranks();
+  held_ranks held = read_ranks(table);
   // A process without a tutti-run above it is shown in the last world that it has joined.
   std::map<pid_t, std::uint32_t> last;
   for (const auto& one : held.recordings) last[one.pid] = std::max(last[one.pid], one.memory->head.number);
@@ -78,7 +63,7 @@ std::vector<found_job> find_jobs() {
   }
   std::vector<found_job> result;
   for (auto& [supervisor, one] : launched) {
-    const auto above = line_of(supervisor, all);
+    const auto above = table.line_of(supervisor);
     one.job.process = above.size() > 1 ? above[1] : supervisor;  // the one that users know
     result.push_back(std::move(one));
   }
@@ -92,8 +77,7 @@ std::vector<found_job> find_jobs() {
 
 std::string command_of(pid_t pid) {
   constexpr std::size_t most = 60;
-  std::ifstream file{text("/proc/", pid, "/cmdline"), std::ios::binary};
-  std::string words{std::istreambuf_iterator<char>{file}, {}};
+  std::string words = os::read_file(text("/proc/", pid, "/cmdline")).value_or("");
   while (words.ends_with('\0')) words.pop_back();
   // A command is of its user's making, and root looks at jobs of all.
   std::ranges::replace_if(words, [](unsigned char c) { return c < ' ' || c == 127; }, ' ');

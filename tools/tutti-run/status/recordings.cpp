@@ -7,22 +7,18 @@
 #include <array>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include <tutti/os/host.hpp>
+#include <tutti/os/read_file.hpp>
 #include <tutti/watch/flight.hpp>
 
 #include "tutti-run/machines/message.hpp"
 #include "tutti-run/posix.hpp"
-#include "tutti-run/ranks/process_tree.hpp"
 
 namespace tutti::launch {
 namespace {
@@ -33,16 +29,12 @@ using watch::recording;
 constexpr std::string_view supervisor_name = "tutti-keeper";
 constexpr std::size_t block = sizeof(watch::record);
 constexpr std::uint64_t operations_told = 512;
+constexpr std::size_t most_environment = std::size_t{1} << 20;
 
 std::string link_of(const std::string& path) {
   std::array<char, 4096> to{};
   const auto length = ::readlink(path.c_str(), to.data(), to.size());
   return {to.data(), length < 0 ? 0 : static_cast<std::size_t>(length)};
-}
-
-std::string content_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
 }
 
 bool may_be_recording(std::string_view file) {
@@ -51,11 +43,6 @@ bool may_be_recording(std::string_view file) {
   const std::string_view name = file.substr(file.rfind('/') + 1);
   return file == text("/memfd:", watch::recording_head::memory_name) ||
          (name.starts_with("rank_") && name.ends_with(".ring"));
-}
-
-process_state state_of(char state) {
-  if (state == 'Z' || state == 'X') return process_state::gone;
-  return state == 'T' || state == 't' ? process_state::stopped : process_state::runs;
 }
 
 std::optional<int> number_in(std::string_view environment, std::string_view name) {
@@ -71,29 +58,12 @@ std::optional<int> number_in(std::string_view environment, std::string_view name
   return std::nullopt;
 }
 
-/// The processes of this machine at one moment.
-class process_table {
- public:
-  process_table() {
-    for (const auto& one : launch::all_processes()) all_.emplace(one.pid, one);
-  }
-  const std::unordered_map<pid_t, process_info>& all() const noexcept { return all_; }
-
-  std::vector<pid_t> line_of(pid_t pid) const {
-    std::vector<pid_t> line;
-    for (auto at = all_.find(pid); at != all_.end() && line.size() < all_.size(); at = all_.find(at->second.parent))
-      line.push_back(at->first);
-    return line;
-  }
-  pid_t supervisor_in(const std::vector<pid_t>& line) const {
-    for (const pid_t pid : line)
-      if (content_of(text("/proc/", pid, "/comm")) == text(supervisor_name, '\n')) return pid;
-    return 0;
-  }
-
- private:
-  std::unordered_map<pid_t, process_info> all_;
-};
+/// Returns the first of these processes that is the supervisor of a tutti-run; 0 if none is.
+pid_t supervisor_in(const std::vector<pid_t>& line) {
+  for (const pid_t pid : line)
+    if (os::read_file(text("/proc/", pid, "/comm")) == text(supervisor_name, '\n')) return pid;
+  return 0;
+}
 
 /// Recordings by their files: a child made by fork() holds that of its parent, too.
 using by_file = std::map<std::pair<dev_t, ino_t>, held_recording>;
@@ -113,31 +83,31 @@ void add_recordings_of(const process_info& process, by_file& found) {
     const auto key = std::pair{status.st_dev, status.st_ino};
     const bool own = memory->head.start_time == process.started_at;
     if (found.contains(key) && !own) continue;
-    found[key] = {std::move(memory), os::read_clocks(), process.pid, state_of(process.state), {}, 0};
+    found[key] = {
+        std::move(memory), os::read_clocks(), process.pid, flight_tool::process_state_of(process.state), {}, 0};
   }
 }
 
 }  // namespace
 
-held_ranks read_ranks() {
-  const process_table table;
+held_ranks read_ranks(const process_table& table) {
   by_file found;
   for (const auto& [pid, process] : table.all()) add_recordings_of(process, found);
   held_ranks result;
   std::set<pid_t> joined;
   for (auto& [file, one] : found) {
     one.line = table.line_of(one.pid);
-    one.supervisor = table.supervisor_in(one.line);
+    one.supervisor = supervisor_in(one.line);
     joined.insert(one.line.begin(), one.line.end());
     result.recordings.push_back(std::move(one));
   }
   for (const auto& [pid, process] : table.all()) {
-    if (joined.contains(pid) || table.supervisor_in({process.parent}) == 0) continue;
-    const std::string environment = content_of(text("/proc/", pid, "/environ"));
+    if (joined.contains(pid) || supervisor_in({process.parent}) == 0) continue;
+    const std::string environment = os::read_file(text("/proc/", pid, "/environ"), most_environment).value_or("");
     const auto rank = number_in(environment, "RANK"), size = number_in(environment, "WORLD_SIZE");
     if (!rank || !size || !number_in(environment, "TUTTI_REPORT_FD") || *rank < 0 || *rank >= *size) continue;
-    result.waiting.push_back(
-        {*rank, *size, pid, state_of(process.state), os::hostname(), table.line_of(pid), process.parent});
+    result.waiting.push_back({*rank, *size, pid, flight_tool::process_state_of(process.state), os::hostname(),
+                              table.line_of(pid), process.parent});
   }
   std::ranges::sort(result.waiting, {}, &waiting_rank::rank);
   return result;
@@ -211,8 +181,6 @@ std::vector<flight_tool::recorded_world> worlds_of(const std::vector<held_record
     rank.flight = watch::copy_of(*one.memory, one.read_at, true);
     rank.flight.pid = one.pid;
     rank.process = one.process;
-    for (auto& group : rank.flight.groups)
-      std::erase_if(group.ranks, [&](int member) { return member < 0 || member >= rank.flight.size; });
     w.size = std::max(w.size, rank.flight.size);
     w.now = std::max(w.now, one.read_at.wall);
   }

@@ -12,6 +12,7 @@
 #include <tutti/watch/layout.hpp>
 
 #include "tutti-flight/load.hpp"
+#include "tutti-run/ranks/process_tree.hpp"
 
 namespace tutti::launch {
 
@@ -42,7 +43,7 @@ struct held_ranks {
 
 /// Reads what the processes of this machine hold, as far as the kernel lets this user read them: those of the same
 /// user, all for root. Needs no help of the ranks.
-held_ranks read_ranks();
+held_ranks read_ranks(const process_table& table = {});
 
 /// Writes all of it as bytes, from each recording its last operations, and reads them again, on another machine.
 /// decode_ranks() throws `failure` if they are malformed.

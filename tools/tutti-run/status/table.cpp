@@ -31,12 +31,13 @@ std::string list_of(const std::vector<int>& ranks) {
 }
 
 std::string lateness_of(const verdict& v, int rank) {
-  const auto at = static_cast<std::size_t>(rank);
-  if (at >= v.late.size() || v.late[at].last == 0) return "";
-  const auto& l = v.late[at];
+  const auto& all = v.arrival.collectives;
+  if (!all.is_enough()) return "";
+  const auto& l = all.ranks.at(static_cast<std::size_t>(rank));
+  if (l.last == 0) return "";
   std::array<char, 64> words{};
   std::snprintf(words.data(), words.size(), "%.0f %% by %.1f ms",
-                100 * static_cast<double>(l.last) / static_cast<double>(v.compared),
+                100 * static_cast<double>(l.last) / static_cast<double>(all.compared),
                 1e3 * l.seconds / static_cast<double>(l.last));
   return words.data();
 }
@@ -45,7 +46,8 @@ row row_of(const recorded_world& w, const verdict& v, const position& p) {
   const recorded_rank* const r = w.find(p.rank);
   row one;
   const std::string state{state_of(w, v, p)};
-  one.matters = p.rank == v.late_rank || std::ranges::find(v.culprits, p.rank) != v.culprits.end() ||
+  one.matters = p.rank == v.arrival.collectives.late_rank ||
+                std::ranges::find(v.culprits, p.rank) != v.culprits.end() ||
                 (r && state != "in call" && state != "own code");
   std::string call;
   if (r && p.at) call = (p.waits ? "" : "after ") + call_in_words(r->flight, *p.at) + details_in_words(*p.at);
@@ -133,8 +135,7 @@ shown_status status_table(const machine_ranks& job, const table_limits& limits) 
   const recorded_world w = choose_world(worlds_of(job.ranks.recordings), normal_wait);
   const verdict v = judge(w, normal_wait);
   for (const position& p : v.positions) rows.push_back(row_of(w, v, p));
-  std::string heading = headline(v) + "\n";
-  if (const std::string late = late_in_words(v); !late.empty()) heading += late + "\n";
+  const std::string heading = headline(v) + "\n" + sentence(v.arrival.collectives, "collectives");
   auto shown =
       table_of(heading + notes_of(job, w), {"rank", "machine", "pid", "state", "call", "for", "waits for", "last in"},
                std::move(rows), limits);

@@ -50,7 +50,8 @@ TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, b
     g.context = static_cast<std::uint16_t>(from.groups[i]);
     const std::size_t end = i + 2 + from.groups[i + 1];
     if (end > words) break;
-    for (i += 2; i < end; ++i) g.ranks.push_back(static_cast<int>(from.groups[i]));
+    for (i += 2; i < end; ++i)
+      if (from.groups[i] < static_cast<std::uint32_t>(f.size)) g.ranks.push_back(static_cast<int>(from.groups[i]));
     f.groups.push_back(std::move(g));
   }
   const std::size_t sites = (std::min)(std::size_t{h.sites.load(std::memory_order_acquire)}, from.sites.size());
@@ -68,7 +69,7 @@ TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, b
   // The groups of a program that makes very many are not all known.
   for (const flight::entry& e : f.entries)
     if (!f.group_of(e.what)) f.groups.push_back({e.what.context, {}});
-  std::ranges::sort(f.entries, {}, [](const flight::entry& e) { return e.what.id; });
+  std::sort(f.entries.begin(), f.entries.end(), [](auto& a, auto& b) { return a.what.id < b.what.id; });
   return f;
 }
 

@@ -104,7 +104,7 @@ TUTTI_DECL std::string last_call_text(const flight& f) {
            " ago";
   if (f.pid == 0 || f.boot != kernel_and_pids()) return text;
   const auto s = os::detail::read_process_stat(f.pid);
-  if (s.start_time == f.start_time && (s.state == 'T' || s.state == 't')) text += ", and its process is stopped";
+  if (s.start_time == f.start_time && os::detail::is_stopped(s.state)) text += ", and its process is stopped";
   return text;
 }
 
