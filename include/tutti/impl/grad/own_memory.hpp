@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/communicator/overlapping.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
@@ -62,18 +63,14 @@ TUTTI_DECL void own_memory::place(const ready_tracker& all) {
 }
 
 TUTTI_DECL void own_memory::require_apart() const {
-  std::vector<std::size_t> by_address;
-  for (std::size_t k = 0; k < blocks_.size(); ++k)
-    if (blocks_[k].count != 0) by_address.push_back(k);
-  const auto address = [&](std::size_t k) { return reinterpret_cast<std::uintptr_t>(blocks_[k].data); };
-  std::sort(by_address.begin(), by_address.end(),
-            [&](std::size_t a, std::size_t b) { return address(a) < address(b); });
-  for (std::size_t n = 1; n < by_address.size(); ++n) {
-    const std::size_t a = by_address[n - 1], b = by_address[n];
-    if (address(b) < address(a) + blocks_[a].bytes())
-      detail::refuse_block(b, blocks_[b],
-                           "overlaps block " + std::to_string(a) + "; register a gradient that is shared once");
+  std::vector<std::size_t> bytes, addresses;
+  for (const gradient_block& k : blocks_) {
+    bytes.push_back(k.bytes());
+    addresses.push_back(reinterpret_cast<std::uintptr_t>(k.data));
   }
+  if (const auto both = tutti::detail::overlapping(bytes, addresses); both.first != both.second)
+    detail::refuse_block(both.second, blocks_[both.second],
+                         "overlaps block " + std::to_string(both.first) + "; register a gradient that is shared once");
 }
 
 TUTTI_DECL std::vector<gradient_block> own_memory::ranges_of(const bucket& k) const {
