@@ -69,7 +69,7 @@ class overdue {
   }
   static void start(overdue& o) noexcept {
     try {
-      library_thread([&o] { o.run(); }).detach();
+      library_thread<&overdue::run>(o).detach();
     } catch (const std::system_error&) {  // without a thread nothing is watched
     }
   }

@@ -45,6 +45,8 @@ class gpu_readings {
   }
 
  private:
+  TUTTI_DECL void refresh();
+
   ::tutti::detail::fork_guard maker_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;

@@ -52,6 +52,12 @@ class metrics {
  private:
   friend class metrics_text;
   static constexpr std::array<double, 8> limits{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};  // seconds
+  /// Returns the place of a time in `within`.
+  static constexpr std::size_t bin_of(double seconds) noexcept {
+    std::size_t i = 0;
+    while (i < limits.size() && limits[i] < seconds) ++i;
+    return i;
+  }
   struct counts {
     std::uint64_t ended = 0, failed = 0, bytes = 0;
     double seconds = 0, waited = 0;

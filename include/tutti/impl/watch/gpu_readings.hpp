@@ -100,20 +100,22 @@ TUTTI_DECL std::vector<gpu_reading> read_gpus() {
 TUTTI_DECL gpu_readings::gpu_readings() : last_(read_gpus()) {
   if (last_.empty()) return;
   try {
-    thread_ = ::tutti::detail::library_thread([this] {
-      std::unique_lock guard{mutex_};
-      while (!wake_.wait_for(guard, std::chrono::seconds(5), [this] { return ends_; })) {
-        guard.unlock();
-        std::vector<gpu_reading> fresh;
-        try {
-          fresh = read_gpus();
-        } catch (const std::bad_alloc&) {  // the last ones are kept
-        }
-        guard.lock();
-        if (!fresh.empty()) last_ = std::move(fresh);
-      }
-    });
+    thread_ = ::tutti::detail::library_thread<&gpu_readings::refresh>(*this);
   } catch (const std::system_error&) {  // the first readings are kept
+  }
+}
+
+TUTTI_DECL void gpu_readings::refresh() {
+  std::unique_lock guard{mutex_};
+  while (!wake_.wait_for(guard, std::chrono::seconds(5), [this] { return ends_; })) {
+    guard.unlock();
+    std::vector<gpu_reading> fresh;
+    try {
+      fresh = read_gpus();
+    } catch (const std::bad_alloc&) {  // the last ones are kept
+    }
+    guard.lock();
+    if (!fresh.empty()) last_ = std::move(fresh);
   }
 }
 

@@ -18,21 +18,23 @@ namespace tutti::watch {
 
 TUTTI_DECL void metrics::take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended) {
   counts& c = calls_[(std::min)(std::size_t{o.call.number}, calls_.size() - 1)];
-  const double seconds = static_cast<double>((std::max)(ended - issued, std::int64_t{0})) / 1e9;
+  const auto since_issue = [&](std::int64_t t) {
+    return static_cast<double>((std::max)(t - issued, std::int64_t{0})) / 1e9;
+  };
+  const double seconds = since_issue(ended), waited = since_issue(started);
   ++c.ended;
   if (o.state == progress::failed) ++c.failed;
   c.bytes += o.count * o.element_bytes;
   c.seconds += seconds;
-  if (started > issued) c.waited += static_cast<double>(started - issued) / 1e9;
-  ++c.within[static_cast<std::size_t>(std::ranges::lower_bound(limits, seconds) - limits.begin())];
+  c.waited += waited;
+  ++c.within[bin_of(seconds)];
   last_end_ = (std::max)(last_end_, ended);
   if (o.call.is_message() || o.state != progress::completed) return;
-  const double waited = static_cast<double>((std::max)(started - issued, std::int64_t{0})) / 1e9;
   for (arrivals* a : {&collectives_, o.bucket() >= 0 ? &bucket_collectives_ : nullptr}) {
     if (a == nullptr) continue;
     ++a->count;
     a->seconds += waited;
-    ++a->within[static_cast<std::size_t>(std::ranges::lower_bound(limits, waited) - limits.begin())];
+    ++a->within[bin_of(waited)];
   }
 }
 
@@ -82,33 +84,36 @@ class metrics_text {
   }
 
  private:
+  using world_value = std::string (*)(const metrics&);
+
   void of_worlds() {
-    each("tutti_world_ranks", "gauge", "Ranks of the world.", [](const metrics& m) { return number(m.where_.size); });
+    each("tutti_world_ranks", "gauge", "Ranks of the world.",
+         [](const metrics& m) { return std::to_string(m.where_.size); });
     each("tutti_world_start_time_seconds", "gauge", "Time at which the rank joined its world.",
          [](const metrics& m) { return seconds(m.where_.joined); });
     each("tutti_world_open", "gauge", "1 until the rank leaves its world, then 0.",
-         [](const metrics& m) { return number(m.left_ ? 0 : 1); });
+         [](const metrics& m) { return std::string(m.left_ ? "0" : "1"); });
     each("tutti_last_operation_timestamp_seconds", "gauge",
          "Time at which an operation last ended, or the rank joined.",
          [](const metrics& m) { return seconds(m.last_end_); });
     each("tutti_last_seen_timestamp_seconds", "gauge", "Time at which the rank was last in a call or wait of tutti.",
          [](const metrics& m) { return seconds(m.last_seen_); });
     each("tutti_world_shared_memory_bytes", "gauge", "Memory of the rank that others of its machine can map.",
-         [](const metrics& m) { return number(m.transport_.shared_bytes); });
+         [](const metrics& m) { return std::to_string(m.transport_.shared_bytes); });
     each("tutti_connection_retries_total", "counter", "Attempts to connect to other ranks that were made again.",
-         [](const metrics& m) { return number(m.transport_.connection_retries); });
+         [](const metrics& m) { return std::to_string(m.transport_.connection_retries); });
     each("tutti_exposed_seconds_total", "counter", "Time in which threads were blocked in waits for operations.",
          [](const metrics& m) { return number(m.exposed_); });
-    const std::string resident = number(resident_bytes());
-    each("tutti_process_resident_memory_bytes", "gauge", "Memory of this process.",
-         [&](const metrics&) { return resident; });
+    const std::string resident = "tutti_process_resident_memory_bytes", bytes = std::to_string(resident_bytes());
+    begin(resident, "gauge", "Memory of this process.");
+    for (const std::string& labels : labels_) line(resident, labels, bytes);
   }
 
   void of_operations() {
     of_calls("tutti_operation_failures_total", "counter", "Operations that have failed.",
-             [](const metrics::counts& c) { return number(c.failed); });
+             [](const metrics::counts& c) { return std::to_string(c.failed); });
     of_calls("tutti_operation_bytes_total", "counter", "Bytes of the buffers of operations that have ended.",
-             [](const metrics::counts& c) { return number(c.bytes); });
+             [](const metrics::counts& c) { return std::to_string(c.bytes); });
     of_calls("tutti_operation_wait_seconds_total", "counter", "Time until operations heard of other ranks.",
              [](const metrics::counts& c) { return number(c.waited); });
     const std::string name = "tutti_operation_duration_seconds";
@@ -129,21 +134,23 @@ class metrics_text {
 
   /// Time of buckets outside of finish() is hidden behind the backward pass.
   void of_reducers() {
-    const auto of = [&](const char* name, const char* help, auto value) {
+    const auto of = [&](const char* name, const char* help, world_value value) {
       begin(name, "counter", help);
       for (std::size_t i = 0; i < worlds_.size(); ++i)
-        if (worlds_[i].passes_ != 0) line(name, labels_[i], number(value(worlds_[i])));
+        if (worlds_[i].passes_ != 0) line(name, labels_[i], value(worlds_[i]));
     };
-    of("tutti_reducer_passes_total", "Passes of reducers.", [](const metrics& m) { return m.passes_; });
-    of("tutti_reducer_pass_seconds_total", "Time of passes.", [](const metrics& m) { return m.pass_; });
+    of("tutti_reducer_passes_total", "Passes of reducers.", [](const metrics& m) { return std::to_string(m.passes_); });
+    of("tutti_reducer_pass_seconds_total", "Time of passes.", [](const metrics& m) { return number(m.pass_); });
     of("tutti_reducer_finish_seconds_total", "Time in finish(), behind which nothing was computed.",
-       [](const metrics& m) { return m.finish_; });
+       [](const metrics& m) { return number(m.finish_); });
     of("tutti_reducer_bucket_seconds_total", "Time from the launch of buckets to their means.",
-       [](const metrics& m) { return m.buckets_; });
+       [](const metrics& m) { return number(m.buckets_); });
   }
 
   void of_devices() {
-    const auto of = [&](const char* name, const char* help, auto is_told, auto value) {
+    using condition = bool (*)(const metrics&, const gpu_reading&);
+    using device_value = std::string (*)(const gpu_reading&);
+    const auto of = [&](const char* name, const char* help, condition is_told, device_value value) {
       begin(name, "gauge", help);
       for (std::size_t i = 0; i < worlds_.size(); ++i)
         for (const gpu_reading& g : devices_)
@@ -152,15 +159,15 @@ class metrics_text {
     };
     const auto by_first = [](const metrics& m, const gpu_reading&) { return m.where_.local_rank == 0; };
     of("tutti_gpu_memory_used_bytes", "Memory of the GPU that is in use, by any process.", by_first,
-       [](const gpu_reading& g) { return number(g.used_bytes); });
+       [](const gpu_reading& g) { return std::to_string(g.used_bytes); });
     of("tutti_gpu_memory_total_bytes", "Memory of the GPU.", by_first,
-       [](const gpu_reading& g) { return number(g.total_bytes); });
+       [](const gpu_reading& g) { return std::to_string(g.total_bytes); });
     of("tutti_gpu_utilization_ratio", "Share of the last moments in which a kernel ran on the GPU.", by_first,
        [](const gpu_reading& g) { return number(g.utilization); });
     of(
         "tutti_gpu_process_memory_bytes", "Memory of the GPU that this process uses.",
         [](const metrics&, const gpu_reading& g) { return g.own_bytes.has_value(); },
-        [](const gpu_reading& g) { return number(*g.own_bytes); });
+        [](const gpu_reading& g) { return std::to_string(*g.own_bytes); });
   }
 
   void begin(const std::string& name, const char* type, const char* help) {
@@ -169,20 +176,18 @@ class metrics_text {
   void line(const std::string& name, const std::string& labels, const std::string& value) {
     text_ += name + '{' + labels + "} " + value + '\n';
   }
-  template <class Counts>
-  void histogram(const std::string& name, const std::string& labels, const Counts& within, double sum,
+  void histogram(const std::string& name, const std::string& labels, std::span<const std::uint64_t> within, double sum,
                  std::uint64_t count) {
     std::uint64_t so_far = 0;
     for (std::size_t i = 0; i < within.size(); ++i) {
       so_far += within[i];
       const std::string limit = i < metrics::limits.size() ? number(metrics::limits[i]) : "+Inf";
-      line(name + "_bucket", labels + ",le=\"" + limit + '"', number(so_far));
+      line(name + "_bucket", labels + ",le=\"" + limit + '"', std::to_string(so_far));
     }
     line(name + "_sum", labels, number(sum));
-    line(name + "_count", labels, number(count));
+    line(name + "_count", labels, std::to_string(count));
   }
-  template <class Value>
-  void each(const char* name, const char* type, const char* help, Value value) {
+  void each(const char* name, const char* type, const char* help, world_value value) {
     begin(name, type, help);
     for (std::size_t i = 0; i < worlds_.size(); ++i) line(name, labels_[i], value(worlds_[i]));
   }
@@ -193,14 +198,12 @@ class metrics_text {
         if (worlds_[w].calls_[i].ended != 0)
           call(worlds_[w].calls_[i], labels_[w] + ",call=\"" + call_kind{static_cast<std::uint8_t>(i)}.name() + '"');
   }
-  template <class Value>
-  void of_calls(const char* name, const char* type, const char* help, Value value) {
+  void of_calls(const char* name, const char* type, const char* help, std::string (*value)(const metrics::counts&)) {
     begin(name, type, help);
     for_calls([&](const metrics::counts& c, const std::string& labels) { line(name, labels, value(c)); });
   }
 
-  template <class Number>
-  static std::string number(Number x) {
+  static std::string number(double x) {
     char text[40];
     return {std::begin(text), std::to_chars(std::begin(text), std::end(text), x).ptr};
   }
