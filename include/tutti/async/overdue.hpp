@@ -69,7 +69,7 @@ class overdue {
   }
   static void start(overdue& o) noexcept {
     try {
-      library_thread<&overdue::run>(o).detach();
+      library_thread([](void* self) { static_cast<overdue*>(self)->run(); }, &o).detach();
     } catch (const std::system_error&) {  // without a thread nothing is watched
     }
   }

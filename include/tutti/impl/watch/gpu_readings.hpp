@@ -100,7 +100,7 @@ TUTTI_DECL std::vector<gpu_reading> read_gpus() {
 TUTTI_DECL gpu_readings::gpu_readings() : last_(read_gpus()) {
   if (last_.empty()) return;
   try {
-    thread_ = ::tutti::detail::library_thread<&gpu_readings::refresh>(*this);
+    thread_ = ::tutti::detail::library_thread([](void* self) { static_cast<gpu_readings*>(self)->refresh(); }, this);
   } catch (const std::system_error&) {  // the first readings are kept
   }
 }

@@ -75,7 +75,7 @@ TUTTI_DECL metrics_server::metrics_server(std::uint16_t port)
     : port_(port), listener_(os::listen_on(detail::loopback_at(port))), gpus_(gpu_readings::shared()) {
   listener_.end_in_children();
   try {
-    thread_ = ::tutti::detail::library_thread<&metrics_server::serve>(*this);
+    thread_ = ::tutti::detail::library_thread([](void* self) { static_cast<metrics_server*>(self)->serve(); }, this);
   } catch (const std::system_error&) {
     throw error{{errc::out_of_resources}, "no thread for the metrics at port " + std::to_string(int{port})};
   }
