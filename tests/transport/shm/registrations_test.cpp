@@ -1,21 +1,28 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <tutti/core/error.hpp>
+#include <tutti/os/cgroup.hpp>
 #include <tutti/os/memory.hpp>
 #include <tutti/os/memory_areas.hpp>
 #include <tutti/os/shm_segment.hpp>
 #include <tutti/transport/shm/heap.hpp>
 #include <tutti/transport/shm/registrations.hpp>
 
+#include <support/grid.hpp>
 #include <support/words.hpp>
 
 namespace {
@@ -188,6 +195,64 @@ TEST_CASE("shm registrations: the end of the rank ends them") {
   }
   CHECK_FALSE(is_shared(data.data() + 5000));
   CHECK(data == numbers(100000));
+}
+
+/// A control group of its own below that of this process, with a limit of memory.
+class memory_group {
+ public:
+  explicit memory_group(std::size_t limit)
+      : path_(tutti::os::detail::cgroup_directory("memory").first + "/tutti-" + std::to_string(::getpid())) {
+    std::error_code why;
+    std::filesystem::create_directory(path_, why);
+    made_ = write("memory.limit_in_bytes", std::to_string(limit)) || write("memory.max", std::to_string(limit));
+  }
+  memory_group(const memory_group&) = delete;
+  memory_group& operator=(const memory_group&) = delete;
+  ~memory_group() {
+    std::error_code why;
+    std::filesystem::remove(path_, why);
+  }
+  bool made() const { return made_; }
+  bool enter() const { return write("cgroup.procs", "0"); }
+
+ private:
+  bool write(const char* file, const std::string& text) const {
+    if (!std::filesystem::exists(path_ / file)) return false;
+    std::ofstream out{path_ / file};
+    out << text << std::flush;
+    return out.good();
+  }
+  std::filesystem::path path_;
+  bool made_ = false;
+};
+
+TEST_CASE("shm registrations: a full memory control group is an error, which changes nothing and kills nobody") {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const memory_group group{14 * mib};
+  if (tutti_test::slow || !group.made()) {
+    MESSAGE("skipped: " << (tutti_test::slow ? "a sanitizer needs more memory than the group has"
+                                             : "this user cannot make memory control groups"));
+    return;
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!group.enter()) ::_exit(2);
+    auto large = numbers(7 * mib / sizeof(int));
+    const auto is_as_before = [&large] {
+      for (std::size_t i = 0; i < large.size(); ++i)
+        if (large[i] != static_cast<int>(i)) return false;
+      return true;
+    };
+    rank r;
+    const std::string said = tutti_test::words_of<tutti::error>([&] { (void)r.all.add(bytes_of(large), "x"); });
+    if (!contains(said, "memory")) ::_exit(3);
+    if (is_shared(large.data() + 5000) || !is_as_before()) ::_exit(4);
+    if (!r.all.add(bytes_of(large).first(mib), "x")) ::_exit(5);
+    ::_exit(is_as_before() ? 0 : 6);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 }  // namespace
