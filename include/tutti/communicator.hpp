@@ -213,6 +213,10 @@ class communicator : public detail::communicator_calls<B> {
       throw error{{errc::out_of_resources}, me.text("no memory to keep account of it")};
     }
   }
+  /// Deleted for memory that cannot be registered, with the reason in the compiler's message.
+  template <class R, detail::argument_error Why = detail::error_of_call<detail::use::write, R>()>
+    requires(Why != detail::argument_error::none)
+  void register_buffer(R&& memory, std::source_location where = std::source_location::current()) = delete;
 
  private:
   /// Split in progress: gathers the colors and keys of all ranks, from which each computes the same groups.

@@ -54,6 +54,8 @@
 // SECTION_raw_reduction_into_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them
 // SECTION_raw_reduction_of_spans_of_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes
 // SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
+// SECTION_register_temporary: this_buffer_is_a_temporary
+// SECTION_register_constant: this_buffer_is_written_and_must_not_be_const
 // SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
 // SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int
 
@@ -301,6 +303,14 @@ auto f(world_t& world, std::vector<std::span<float>>& v, tutti::raw_reduction wi
 
 #if defined(SECTION_timeout_without_unit)
 void f(const world_t& world) { world.timeout(30); }
+#endif
+
+#if defined(SECTION_register_temporary)
+void f(world_t& w) { const auto held = w.register_buffer(std::vector<float>(10)); }
+#endif
+
+#if defined(SECTION_register_constant)
+void f(world_t& w, const std::vector<float>& constant) { const auto held = w.register_buffer(constant); }
 #endif
 
 #if defined(SECTION_allocate_strings)

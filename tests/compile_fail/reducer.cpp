@@ -21,6 +21,8 @@
 // SECTION_hook_of_floats_only: (because|satisfaction of) .reduction_hook<.*floats_only
 // SECTION_hook_of_two_flights: (because|satisfaction of) .reduction_hook<.*two_flights
 // SECTION_not_a_hook: (because|satisfaction of) .reduction_hook<.*int
+// SECTION_own_memory_of_the_moment: gradients_lie_in_a_named_container_or_span
+// SECTION_constant_own_memory: gradients_lie_in_a_named_container_or_span
 // SECTION_discarded_pass: nodiscard
 
 namespace {
@@ -31,6 +33,8 @@ using tutti::grad::reducer;
 
 [[maybe_unused]] void allowed(world_t& world, const std::vector<tutti::grad::parameter_shape>& shapes) {
   reducer averaged{world, shapes, {{1 << 20, 25 << 20}}};
+  std::vector<float> own(10);
+  reducer in_place{world, shapes, own};
   reducer hooked{world, shapes, {}, [](auto& w, auto bucket) { return w.all_reduce(bucket.elements); }};
   auto pass = averaged.begin(32, tutti::grad::contribution::sum);
   auto moved = std::move(pass);
@@ -109,6 +113,18 @@ using r = reducer<world_t, two_flights>;
 
 #if defined(SECTION_not_a_hook)
 using r = reducer<world_t, int>;
+#endif
+
+#if defined(SECTION_own_memory_of_the_moment)
+void f(world_t& w, const std::vector<tutti::grad::parameter_shape>& shapes) {
+  reducer<world_t> r{w, shapes, std::vector<float>(10)};
+}
+#endif
+
+#if defined(SECTION_constant_own_memory)
+void f(world_t& w, const std::vector<tutti::grad::parameter_shape>& shapes, const std::vector<float>& own) {
+  reducer<world_t> r{w, shapes, own};
+}
 #endif
 
 #if defined(SECTION_discarded_pass)

@@ -42,6 +42,21 @@ concept gradient_memory =
     (std::ranges::forward_range<M> && std::convertible_to<std::ranges::range_reference_t<M>, gradient_block> &&
      (std::is_lvalue_reference_v<M> || std::convertible_to<std::ranges::range_value_t<M>, gradient_block>));
 
+namespace detail {
+/// Error in the memory given to a reducer, in words that compilers print.
+enum class memory_error : std::uint8_t {
+  none,
+  gradients_lie_in_a_named_container_or_span_of_elements_that_can_be_written_or_in_a_range_of_such_spans
+};
+template <class M>
+consteval memory_error error_of_memory() {
+  using enum memory_error;
+  return !std::ranges::range<M> || gradient_memory<M>
+             ? none
+             : gradients_lie_in_a_named_container_or_span_of_elements_that_can_be_written_or_in_a_range_of_such_spans;
+}
+}  // namespace detail
+
 /// The caller's memory of a model's gradients, or none, in which case they lie in the reducer's. Parameters fill the
 /// blocks in the order of registration, without gaps; a block holds whole parameters of one type.
 class own_memory {

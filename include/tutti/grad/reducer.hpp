@@ -53,6 +53,11 @@ class reducer {
   reducer(Comm& world, std::span<const parameter_shape> shapes, Own&& own, reducer_options options = {}, Hook hook = {},
           std::source_location where = std::source_location::current())
       : reducer(world, shapes, own_memory{std::forward<Own>(own)}, std::move(options), std::move(hook), where) {}
+  /// Deleted for memory that cannot hold gradients, with the reason in the compiler's message.
+  template <class Own, detail::memory_error Why = detail::error_of_memory<Own>()>
+    requires(Why != detail::memory_error::none)
+  reducer(Comm& world, std::span<const parameter_shape> shapes, Own&& own, reducer_options options = {}, Hook hook = {},
+          std::source_location where = std::source_location::current()) = delete;
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
   ~reducer() {
