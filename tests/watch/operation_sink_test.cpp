@@ -103,6 +103,15 @@ TEST_CASE("operation_sink: one that fails is let go, and the recorder goes on") 
   CHECK(heard == 1);
 }
 
+struct head_of : recording_head {
+  head_of(int of, const char* on) {
+    rank = of;
+    size = 4;
+    world = ~std::uint64_t{0};
+    put_text(host, on);
+  }
+};
+
 TEST_CASE(
     "trace_file: an array of events by the rules of the format, one a line, of which no two on a thread overlap") {
   const tutti_test::temporary_directory folder;
@@ -120,7 +129,7 @@ TEST_CASE(
   o.type = dtype::f32;
   o.reduction = tutti::reduction_kind::max;
   {
-    trace_file t{folder.path().string(), 3, 1, "host \"b\"", "boot", now};
+    trace_file t{folder.path().string(), head_of(3, "host \"b\""), now};
     o.sequence = 41;
     t.take(o, now, now + 2000, now + 5000, site);
     o.sequence = 42;
@@ -145,6 +154,8 @@ TEST_CASE(
   REQUIRE(events.size() == 6);
   CHECK(events[0]["ph"] == "M");
   CHECK(events[0]["args"]["name"] == "rank 3 (host \"b\")");
+  CHECK(events[0]["args"]["world"] == "18446744073709551615");
+  CHECK(events[0]["args"]["world_size"] == 4);
   const auto base = std::stoll(events[0]["args"]["base_ns"].get<std::string>());
   CHECK(base <= now);
   CHECK(now - base < trace_file::day);
@@ -166,7 +177,7 @@ TEST_CASE(
   CHECK(events[4]["tid"] != events[2]["tid"]);
   CHECK(events[5]["args"]["error"] == "peer lost");
   CHECK(events[5]["args"]["peer"] == 1);
-  CHECK_THROWS_AS(trace_file("/nowhere/at/all", 0, 1, "", "", now), tutti::error);
+  CHECK_THROWS_AS(trace_file("/nowhere/at/all", head_of(0, ""), now), tutti::error);
 }
 
 TEST_CASE("trace_file: waits and computation on their thread, passes and buckets in rows of their own") {
@@ -175,7 +186,7 @@ TEST_CASE("trace_file: waits and computation on their thread, passes and buckets
   constexpr std::int64_t us = 1000;
   const std::int64_t now = tutti::os::read_clocks().wall;
   {
-    trace_file t{folder.path().string(), 0, 1, "host", "boot", now};
+    trace_file t{folder.path().string(), head_of(0, "host"), now};
     time_span wait;
     wait.call = "all_reduce";
     wait.number = 7;
@@ -274,6 +285,7 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   {
     metrics_file m{folder.path().string(), {"a \"job\"\n", 2, 0, 4, 1, now}};
     CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_ranks{job_name="a \"job\"\n",rank="2"})") == 4);
+    CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_generation{job_name="a \"job\"\n",rank="2"})") == 1);
     CHECK(samples_of(text_of_file(path)).at(R"(tutti_world_open{job_name="a \"job\"\n",rank="2"})") == 1);
     CHECK(samples_of(text_of_file(path))
               .at(R"(tutti_last_operation_timestamp_seconds{job_name="a \"job\"\n",rank="2"})") == 1.7e9);

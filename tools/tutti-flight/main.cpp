@@ -18,8 +18,9 @@ using namespace tutti::flight_tool;
 
 int merge(const std::string& folder) {
   const merged_trace made = merge_traces(folder);
-  std::printf("%s: %zu ranks, %zu events; open it with ui.perfetto.dev or chrome://tracing\n", made.path.c_str(),
-              made.ranks, made.events);
+  std::printf("%s: %zu of %zu ranks, %zu events; open it with ui.perfetto.dev or chrome://tracing\n", made.path.c_str(),
+              made.ranks, made.size, made.events);
+  if (made.left_out > 0) std::printf("left out: %zu traces of other worlds in that folder\n", made.left_out);
   return 0;
 }
 

@@ -23,7 +23,9 @@ using nlohmann::json;
 
 struct one_trace {
   int rank = 0;
-  std::string boot;
+  std::size_t size = 0;
+  std::string world, boot;
+  std::filesystem::file_time_type written;
   std::int64_t base = 0;
   std::vector<json> events;
   std::map<std::uint64_t, std::size_t> collectives;  // of the world, by number
@@ -37,12 +39,15 @@ double end_of(const json& e) { return begin_of(e) + e.value("dur", 0.0); }
 one_trace read(const std::filesystem::path& path) {
   std::ifstream file{path};
   one_trace t;
+  t.written = std::filesystem::last_write_time(path);
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with(',')) line.pop_back();
     json e = json::parse(line, nullptr, false);
     if (!e.is_object()) continue;  // a bracket
     if (e["name"] == "process_name") {
       t.rank = e["pid"];
+      t.size = e["args"].value("world_size", std::size_t{0});
+      t.world = e["args"].value("world", "");
       t.boot = e["args"].value("boot", "");
       t.base = std::stoll(e["args"].value("base_ns", "0"));
     }
@@ -89,6 +94,8 @@ merged_trace merge_traces(const std::string& folder) {
   if (all.empty())
     throw std::runtime_error{folder + " holds no trace (trace_<rank>.json): run the job with TUTTI_TRACE_DIR=" +
                              folder + " in the environment of all ranks"};
+  const std::string world = std::ranges::max(all, {}, &one_trace::written).world;
+  const std::size_t left_out = std::erase_if(all, [&](const one_trace& t) { return t.world != world; });
   std::ranges::sort(all, {}, &one_trace::rank);
 
   // Times of one base, by the clock of the first rank.
@@ -102,6 +109,8 @@ merged_trace merge_traces(const std::string& folder) {
   merged_trace made;
   made.path = (fs::path(folder) / "trace.json").string();
   made.ranks = all.size();
+  made.size = all.front().size;
+  made.left_out = left_out;
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   const auto add = [&](const json& e) {
     text += (made.events++ == 0 ? "\n" : ",\n") + e.dump(-1, ' ', false, json::error_handler_t::replace);

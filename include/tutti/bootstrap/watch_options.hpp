@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -150,23 +151,18 @@ watch::metrics_place metrics_place_of(const std::string& name, const watch::flig
   return where;
 }
 
-/// Starts to serve the metrics of a rank over HTTP. Throws error: the port is taken.
+/// Starts to serve the metrics of a rank over HTTP. Throws usage_error, if there is no such port, or error: it is
+/// taken.
 inline std::unique_ptr<watch::metrics_endpoint> serve_metrics(int first_port, watch::metrics_place where) {
   const int port = first_port + where.local_rank;
-  const std::string words = "the metrics of rank " + std::to_string(where.rank) + ", number " +
-                            std::to_string(where.local_rank) + " of its machine, have port " + std::to_string(port) +
-                            " (TUTTI_METRICS_PORT, or init_options::metrics_port, is " + std::to_string(first_port) +
-                            ")";
-  if (port > 65535) throw usage_error(words + ", but ports end at 65535");
-  try {
-    return std::make_unique<watch::metrics_endpoint>(static_cast<std::uint16_t>(port), std::move(where));
-  } catch (const error& e) {
-    throw error{e.cause(), words + ": " + e.what()};
-  }
+  if (port > 65535)
+    throw usage_error("rank " + std::to_string(where.local_rank) + " of this machine would have port " +
+                      std::to_string(port) + ", but ports end at 65535; choose another TUTTI_METRICS_PORT");
+  return std::make_unique<watch::metrics_endpoint>(static_cast<std::uint16_t>(port), std::move(where));
 }
 
-/// Makes the files of a rank's world, which `engine` drives. A folder that takes none is warned of: the world is there
-/// already. Throws error if the port of the metrics is taken.
+/// Makes the files of a rank's world, which `engine` drives, and serves its metrics. A folder that takes no file and a
+/// port that is taken are warned of: the other ranks have a world already, which must not end for that.
 template <class Link>
 void start_watching(const watch_options& chosen, const Link& link, std::string job, tutti::engine& engine,
                     watch::flight_recorder& recorder) {
@@ -174,23 +170,21 @@ void start_watching(const watch_options& chosen, const Link& link, std::string j
   const auto attempt = [](const char* what, auto make) {
     try {
       make();
-    } catch (const error& e) {
-      log(log_level::warning, std::string(what) + " of this rank has no file: " + e.what());
+    } catch (const std::exception& e) {
+      log(log_level::warning, "this rank has no " + std::string(what) + ": " + e.what());
     }
   };
-  attempt("the flight recorder", [&] { recorder.keep_in(place); });
-  const watch::recording_head& head = recorder.memory().head;
+  attempt("file of the flight recorder", [&] { recorder.keep_in(place); });
   const std::int64_t now = os::read_clocks().wall;
   if (!chosen.trace.empty())
-    attempt("the trace", [&] {
-      recorder.send_to(std::make_unique<watch::trace_file>(chosen.trace, head.rank, place.number,
-                                                           std::string(watch::text_of(head.host)),
-                                                           std::string(watch::text_of(head.boot)), now));
-    });
+    attempt("trace",
+            [&] { recorder.send_to(std::make_unique<watch::trace_file>(chosen.trace, recorder.memory().head, now)); });
   const auto metrics = [&] { return metrics_place_of(chosen.metrics_job, place, link, now); };
   if (!chosen.metrics.empty())
-    attempt("the metrics", [&] { recorder.send_to(std::make_unique<watch::metrics_file>(chosen.metrics, metrics())); });
-  if (chosen.metrics_port != 0) recorder.send_to(serve_metrics(chosen.metrics_port, metrics()));
+    attempt("file of metrics",
+            [&] { recorder.send_to(std::make_unique<watch::metrics_file>(chosen.metrics, metrics())); });
+  if (chosen.metrics_port != 0)
+    attempt("metrics over HTTP", [&] { recorder.send_to(serve_metrics(chosen.metrics_port, metrics())); });
   if (!chosen.trace.empty() || !chosen.metrics.empty() || chosen.metrics_port != 0)
     recorder.send_spans_of(engine.spans().make());
 }

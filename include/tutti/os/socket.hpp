@@ -36,7 +36,7 @@ struct socket_result {
     std::string hint;
     if (error == EADDRINUSE) {
       hint = where.is_unix() ? " (is another job using it, or was its file left by one that was killed?)"
-                             : " (is another job, or the previous run, still listening there? port 0 picks a free one)";
+                             : " (is another job, or the previous run, still listening there?)";
     } else if (error == EADDRNOTAVAIL) {
       hint = " (this machine does not have that address)";
     }

@@ -8,6 +8,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/os/fd.hpp>
+#include <tutti/watch/layout.hpp>
 #include <tutti/watch/operation_sink.hpp>
 
 namespace tutti::watch {
@@ -22,9 +23,8 @@ class trace_file final : public operation_sink {
   /// written in the first event. Numbers of JSON have 53 bits, too few for nanoseconds since 1970.
   static constexpr std::int64_t day = std::int64_t{86400} * 1'000'000'000;
 
-  /// Makes the file. Throws error{system} or {out_of_resources}.
-  TUTTI_DECL trace_file(const std::string& folder, int rank, std::uint32_t number, const std::string& host,
-                        const std::string& boot, std::int64_t now);
+  /// Makes the file of the rank that `of` is the recording of. Throws error{system} or {out_of_resources}.
+  TUTTI_DECL trace_file(const std::string& folder, const recording_head& of, std::int64_t now);
   /// Writes what is left, and the end of the array.
   TUTTI_DECL ~trace_file() override;
 

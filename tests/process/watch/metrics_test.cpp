@@ -65,11 +65,11 @@ TEST_CASE("metrics: TUTTI_METRICS_PORT serves each rank's at a port of its own, 
   processes other;
   other.start(watched(2, {"how=well"}, {"TUTTI_METRICS_PORT=" + std::to_string(port), "TUTTI_METRICS_JOB=b"}));
   const auto refused = other.wait(std::chrono::seconds{60}).at(0);
-  CHECK(refused.status != 0);
   CAPTURE(refused.out);
-  CHECK(contains(refused.out, "the metrics of rank 0, number 0 of its machine, have port " + std::to_string(port) +
-                                  " (TUTTI_METRICS_PORT, or init_options::metrics_port, is " + std::to_string(port) +
-                                  "): cannot listen on 127.0.0.1:" + std::to_string(port)));
+  CHECK(refused.status == 0);
+  for (const int taken : {port, port + 1})
+    CHECK(contains(refused.out, "this rank has no metrics over HTTP: cannot listen on 127.0.0.1:" +
+                                    std::to_string(taken) + " (is another job"));
 
   std::ofstream{home.file("end")};
   const auto done = job.wait(std::chrono::seconds{60}).at(0);

@@ -92,7 +92,7 @@ TEST_CASE("trace and metrics: one file of each rank, by an option of tutti-run, 
   const auto merged = merge.wait(std::chrono::seconds{60}).at(0);
   CAPTURE(merged.out);
   REQUIRE(merged.status == 0);
-  CHECK(contains(merged.out, "trace.json: 3 ranks, "));
+  CHECK(contains(merged.out, "trace.json: 3 of 3 ranks, "));
   const json all = read(folder + "/trace.json");
   check_events(all["traceEvents"]);
   std::set<int> ranks;
@@ -164,6 +164,23 @@ TEST_CASE("trace: the file of a rank that was killed can be read, and merged") {
   merge.start({TUTTI_TOOL_DIR "/tutti-flight", {"--merge-trace", home.file("out")}, {}});
   CHECK(merge.wait(std::chrono::seconds{60}).at(0).status == 0);
   check_events(read(home.file("out/trace.json"))["traceEvents"]);
+}
+
+TEST_CASE("trace: of two jobs in one folder the last one is merged, and the other's files are counted") {
+  const temporary_directory home;
+  for (const int ranks : {3, 2}) {
+    processes job;
+    job.start(launched(ranks, "watched", {"how=well"}, {"TUTTI_TRACE_DIR=" + home.file("out")}));
+    REQUIRE(job.wait(std::chrono::seconds{60}).at(0).status == 0);
+  }
+  processes merge;
+  merge.start({TUTTI_TOOL_DIR "/tutti-flight", {"--merge-trace", home.file("out")}, {}});
+  const auto merged = merge.wait(std::chrono::seconds{60}).at(0);
+  CAPTURE(merged.out);
+  CHECK(merged.status == 0);
+  CHECK(contains(merged.out, "trace.json: 2 of 2 ranks, "));
+  CHECK(contains(merged.out, "left out: 1 traces of other worlds"));
+  for (const json& e : read(home.file("out/trace.json"))["traceEvents"]) CHECK(e["pid"] < 2);
 }
 
 }  // namespace

@@ -89,6 +89,8 @@ class metrics_text {
   void of_worlds() {
     each("tutti_world_ranks", "gauge", "Ranks of the world.",
          [](const metrics& m) { return std::to_string(m.where_.size); });
+    each("tutti_world_generation", "gauge", "Number of the world among those that this process has joined.",
+         [](const metrics& m) { return std::to_string(m.where_.number); });
     each("tutti_world_start_time_seconds", "gauge", "Time at which the rank joined its world.",
          [](const metrics& m) { return seconds(m.where_.joined); });
     each("tutti_world_open", "gauge", "1 until the rank leaves its world, then 0.",

@@ -35,19 +35,20 @@ TUTTI_DECL std::string trace_path(const std::string& folder, int rank, std::uint
   return detail::path_in(folder, "trace_", rank, number, ".json");
 }
 
-TUTTI_DECL trace_file::trace_file(const std::string& folder, int rank, std::uint32_t number, const std::string& host,
-                                  const std::string& boot, std::int64_t now)
-    : path_(trace_path(folder, rank, number)), base_(now / day * day), rank_(rank) {
+TUTTI_DECL trace_file::trace_file(const std::string& folder, const recording_head& of, std::int64_t now)
+    : path_(trace_path(folder, of.rank, of.number)), base_(now / day * day), rank_(of.rank) {
   ::unlink(path_.c_str());  // an earlier job's file may still be read
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file_) os::throw_errno(errno, "cannot create " + path_);
-  const std::string process = R"("pid":)" + std::to_string(rank) + R"(,"tid":0)";
+  const std::string number = std::to_string(rank_), process = R"("pid":)" + number + R"(,"tid":0)",
+                    title = "rank " + number + " (" + std::string(text_of(of.host)) + ")";
   waiting_ =
       "[\n"
       R"({"name":"process_name","ph":"M",)" +
-      process + R"(,"args":{"name":)" + detail::quoted_json("rank " + std::to_string(rank) + " (" + host + ")") +
-      R"(,"base_ns":")" + std::to_string(base_) + R"(","boot":)" + detail::quoted_json(boot) + "}},\n" +
-      R"({"name":"process_sort_index","ph":"M",)" + process + R"(,"args":{"sort_index":)" + std::to_string(rank) + "}}";
+      process + R"(,"args":{"name":)" + detail::quoted_json(title) + R"(,"base_ns":")" + std::to_string(base_) +
+      R"(","boot":)" + detail::quoted_json(text_of(of.boot)) + R"(,"world":")" + std::to_string(of.world) +
+      R"(","world_size":)" + std::to_string(of.size) + "}},\n" + R"({"name":"process_sort_index","ph":"M",)" + process +
+      R"(,"args":{"sort_index":)" + number + "}}";
   write_out();
 }
 
