@@ -7,7 +7,8 @@
 #include <tutti/wire/client_handshake.hpp>
 #include <tutti/wire/server_handshake.hpp>
 
-// Whatever a stranger says, and in whatever pieces, neither side of a handshake with a secret accepts him.
+// Whatever a peer without the secret sends, and in whatever pieces, neither side of a handshake with a secret accepts
+// it.
 
 namespace {
 

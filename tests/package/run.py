@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Uses tutti as a stranger's project would, one way per call.
+"""Uses tutti as another project would, one way per call.
 
   run.py plain|add_subdirectory|find_package|compiled|pkg_config|vcpkg|conan [--build DIR] [--cxx COMPILER]
 

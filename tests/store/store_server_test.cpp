@@ -19,7 +19,7 @@ using namespace tutti_test;
 using tutti::bytes_of;
 using tutti::text_of;
 
-TEST_CASE("store_server: strangers change nothing, are closed, and leak nothing") {
+TEST_CASE("store_server: connections without the secret change nothing, are closed, and leak nothing") {
   running_host host;
   auto client = host.connect(1);
   client.set("k", bytes_of("v"));
@@ -28,9 +28,9 @@ TEST_CASE("store_server: strangers change nothing, are closed, and leak nothing"
   for (const std::string& said :
        {std::string{"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"}, tls_hello, std::string(5000, '\0'), std::string{"\n"},
         std::string{"tutti\r\n\0\1\0\0\0", 12} + std::string(300, 'x'), std::string{"SSH-2.0-OpenSSH_9.2\r\n"}}) {
-    const auto stranger = raw_connection(host.endpoint());
-    static_cast<void>(tutti::os::send_some(stranger.native(), bytes_of(said)));
-    CHECK(is_closed_soon(stranger.native()));
+    const auto other = raw_connection(host.endpoint());
+    static_cast<void>(tutti::os::send_some(other.native(), bytes_of(said)));
+    CHECK(is_closed_soon(other.native()));
   }
   for (std::size_t n = 0; n < 20; ++n) {  // a scanner: connects, says a little of the right thing, and goes
     const auto scanner = raw_connection(host.endpoint());

@@ -20,7 +20,7 @@
 #include <support/pretended_hmac.hpp>
 #include <support/store_conformance.hpp>
 
-// Hosts, clients and strangers of a tcp_store, as its tests and those of its server need them.
+// Hosts, clients and unauthenticated connections of a tcp_store, as its tests and those of its server need them.
 namespace tutti_test {
 
 using namespace std::chrono_literals;

@@ -182,7 +182,7 @@ TEST_CASE("tcp_store: a secret that nobody can compute with is an error that nam
   CHECK(over_unix_socket.kind == errc::ok);
 }
 
-TEST_CASE("tcp_store: listening where strangers are needs a secret, or to be spelled out") {
+TEST_CASE("tcp_store: listening on a network needs a secret, or an explicit choice") {
   const pretended_hmac_scope hmac;
   const auto anywhere = tutti::os::resolve("0.0.0.0", 0).front();
   const auto f = failure_of([&] { (void)tcp_store::host(anywhere, options_of(0, 2)); });

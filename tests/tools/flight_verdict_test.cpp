@@ -86,7 +86,7 @@ TEST_CASE("tutti-flight: a rank that has not called what the others wait in is n
   m.world.now += 12 * second;
   const verdict v = m.judged();
   CHECK(v.what == finding::missing);
-  CHECK(v.culprits == std::vector<int>{3});
+  CHECK(v.suspected == std::vector<int>{3});
   check_said(m.said(), {"Rank 3 keeps the others waiting.",
                         "rank 3 has been in no call for 12 s; its last one, #40 all_reduce train.cpp:88, has ended",
                         "ranks 0 to 2 have waited in #41 broadcast eval.cpp:20 (1000 x uint8) for 12 s"});
@@ -100,31 +100,31 @@ TEST_CASE("tutti-flight: a wait that is short is normal") {
   CHECK(m.said() == "Nothing is stuck.\n");
 }
 
-TEST_CASE("tutti-flight: a stopped process is the culprit, also inside of the call") {
+TEST_CASE("tutti-flight: a stopped process is suspected, also inside of the call") {
   made_up m{3};
   for (const int r : {0, 1, 2}) m.add(r, "all_reduce", 1, m.world.now);
   m.world.now += 5 * second;
   CHECK(m.judged().what == finding::together);
   m.world.ranks[1].process = process_state::stopped;
-  CHECK(m.judged().culprits == std::vector<int>{1});
+  CHECK(m.judged().suspected == std::vector<int>{1});
   check_said(m.said(), {"Rank 1 keeps", "its process 101 is stopped"});
 }
 
-TEST_CASE("tutti-flight: a process that has ended without leaving is the culprit") {
+TEST_CASE("tutti-flight: a process that has ended without leaving is suspected") {
   made_up m{3};
   for (const int r : {0, 1}) m.add(r, "all_reduce", 1, m.world.now);
   m.world.now += 5 * second;
   m.world.ranks[2].process = process_state::gone;
-  CHECK(m.judged().culprits == std::vector<int>{2});
+  CHECK(m.judged().suspected == std::vector<int>{2});
   check_said(m.said(), {"its process 102 has ended without leaving the world"});
 }
 
-TEST_CASE("tutti-flight: a rank without a recording is the culprit") {
+TEST_CASE("tutti-flight: a rank without a recording is suspected") {
   made_up m{3};
   for (const int r : {0, 1}) m.add(r, "all_reduce", 1, m.world.now);
   m.world.now += 5 * second;
   m.world.ranks.pop_back();
-  CHECK(m.judged().culprits == std::vector<int>{2});
+  CHECK(m.judged().suspected == std::vector<int>{2});
   check_said(m.said(), {"rank 2 left no recording"});
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("tutti-flight: of ranks in different calls, the one that differs from 
   m.world.now += 5 * second;
   const verdict v = m.judged();
   CHECK(v.what == finding::mismatch);
-  CHECK(v.culprits == std::vector<int>{2});
+  CHECK(v.suspected == std::vector<int>{2});
   check_said(m.said(),
              {"Rank 2 has called something else than the others", "rank 2 has waited in #41 broadcast eval.cpp:20",
               "ranks 0, 1, 3 have waited in #41 all_reduce"});
@@ -147,7 +147,7 @@ TEST_CASE("tutti-flight: other sizes are another call; of two ranks, neither is 
   m.add(1, "all_reduce", 1, m.world.now).what.count = 999;
   m.world.now += 5 * second;
   CHECK(m.judged().what == finding::mismatch);
-  CHECK(m.judged().culprits.empty());
+  CHECK(m.judged().suspected.empty());
   check_said(m.said(), {"The ranks are in different calls", "(1000 x", "(999 x"});
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("tutti-flight: ranks that wait in groups of their own are told apart f
   m.of(0).entries.back().what.sequence = 1;
   for (const int r : {2, 3}) m.add(r, "barrier", 2, m.world.now);
   m.world.now += 5 * second;
-  CHECK(m.judged().culprits == std::vector<int>{1});
+  CHECK(m.judged().suspected == std::vector<int>{1});
 }
 
 TEST_CASE("tutti-flight: after a deadline, the rank for which all had waited is named") {
@@ -174,7 +174,7 @@ TEST_CASE("tutti-flight: after a deadline, the rank for which all had waited is 
   for (auto& r : m.world.ranks) r.process = process_state::gone;
   const verdict v = m.judged();
   CHECK(v.failed);
-  CHECK(v.culprits == std::vector<int>{2});
+  CHECK(v.suspected == std::vector<int>{2});
   check_said(m.said(), {"Rank 2 kept the others waiting, until the world failed (timed out).",
                         "ranks 0, 1 were in #41 all_reduce train.cpp:88 (1000 x uint8) for 30 s"});
 }
@@ -185,7 +185,7 @@ TEST_CASE("tutti-flight: a rank that died is named, though others had not called
   m.fail(0, errc::peer_lost, 2, m.world.now + second / 100);
   const verdict v = m.judged();
   CHECK(v.what == finding::lost);
-  CHECK(v.culprits == std::vector<int>{2});
+  CHECK(v.suspected == std::vector<int>{2});
   check_said(m.said(), {"Rank 2 died, or lost its connection."});
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("tutti-flight: a receive names its sender") {
   made_up m{3};
   m.add(1, "recv", 2, m.world.now).what.other = 0;
   m.world.now += 5 * second;
-  CHECK(m.judged().culprits == std::vector<int>{0});
+  CHECK(m.judged().suspected == std::vector<int>{0});
   check_said(m.said(), {"rank 1 has waited in #41 recv from rank 0 eval.cpp:20"});
 }
 
@@ -238,12 +238,12 @@ TEST_CASE("tutti-flight: ranks of which nothing is known are not accused, unless
   m.world.missing = absence::elsewhere;
   const verdict v = m.judged();
   CHECK(v.what == finding::elsewhere);
-  CHECK(v.culprits == std::vector<int>{2});
+  CHECK(v.suspected == std::vector<int>{2});
   CHECK(v.positions[0].waits_for.empty());
   check_said(m.said(), {"The ranks of this machine wait for rank 2, of which nothing is known here.",
                         "rank 2 is not known here: it runs on another machine, or has ended"});
   m.world.ranks[1].process = process_state::stopped;
-  CHECK(m.judged().culprits == std::vector<int>{1});
+  CHECK(m.judged().suspected == std::vector<int>{1});
 }
 
 TEST_CASE("tutti-flight: the verdict as JSON says the same") {
@@ -252,7 +252,7 @@ TEST_CASE("tutti-flight: the verdict as JSON says the same") {
   m.world.now += 12 * second;
   const auto read = nlohmann::json::parse(in_json(m.world, m.judged()));
   CHECK(read["verdict"] == "missing");
-  CHECK(read["culprits"] == nlohmann::json::array({3}));
+  CHECK(read["suspected"] == nlohmann::json::array({3}));
   CHECK(read["ranks"].size() == 4);
   CHECK(read["ranks"][0]["call"] == "#41 broadcast eval.cpp:20");
   CHECK(read["text"] == m.said());

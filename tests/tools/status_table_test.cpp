@@ -143,7 +143,7 @@ TEST_CASE("tutti-run --status: the table names the rank for which others wait, a
     at = end + 1;
   }
   const auto json = nlohmann::json::parse(status_json(job).text);
-  CHECK(json["culprits"] == nlohmann::json::array({13}));
+  CHECK(json["suspected"] == nlohmann::json::array({13}));
   CHECK(json["ranks"][4]["waits_for"] == nlohmann::json::array({13}));
   CHECK(json["silent_machines"] == nlohmann::json::array({"node7"}));
 }

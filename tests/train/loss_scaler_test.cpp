@@ -182,11 +182,11 @@ TEST_CASE("loss_scaler: an infinity on one rank skips the step on all; their sca
     std::mt19937 random(5);  // the same on all
     for (int step = 0; step < steps; ++step) {
       const bool bad = random() % 4 == 0;
-      const int culprit = static_cast<int>(random() % ranks);
-      auto pass = reducer.begin(step % 5 == 0 && world.rank() != culprit ? 0 : 2);
+      const int faulty = static_cast<int>(random() % ranks);
+      auto pass = reducer.begin(step % 5 == 0 && world.rank() != faulty ? 0 : 2);
       for (float& x : reducer.gradient<float>(0)) x = s.scale();
       for (auto& x : reducer.gradient<tutti::bfloat16>(1)) x = tutti::bfloat16{s.scale()};
-      if (bad && world.rank() == culprit) reducer.gradient<float>(0)[3] = step % 2 ? infinity : -infinity;
+      if (bad && world.rank() == faulty) reducer.gradient<float>(0)[3] = step % 2 ? infinity : -infinity;
       pass.ready(0);
       pass.ready(1);
       tutti::sync_wait(world, pass.finish());

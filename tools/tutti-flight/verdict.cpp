@@ -116,7 +116,7 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
   const position* const first = longest(v, patience.count());
   if (lost >= 0) {
     v.what = finding::lost;
-    v.culprits = {lost};
+    v.suspected = {lost};
     return v;
   }
   if (!first) return v;
@@ -163,43 +163,43 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
     std::vector<int> odd;
     for (const auto& [rank, from] : other_call)
       if (from.size() == most) odd.push_back(rank);
-    if (odd.size() * 2 < static_cast<std::size_t>(w.size)) v.culprits = odd;
+    if (odd.size() * 2 < static_cast<std::size_t>(w.size)) v.suspected = odd;
     return v;
   }
   if (absent.empty()) {
-    v.culprits = wide(stopped);
-    v.what = v.culprits.empty() ? finding::together : finding::missing;
-    if (v.culprits.empty() && !unknown.empty()) {
+    v.suspected = wide(stopped);
+    v.what = v.suspected.empty() ? finding::together : finding::missing;
+    if (v.suspected.empty() && !unknown.empty()) {
       v.what = finding::elsewhere;
-      v.culprits.assign(unknown.begin(), unknown.end());
+      v.suspected.assign(unknown.begin(), unknown.end());
     }
     // A receive waits for its sender.
     const watch::operation& o = first->at->what;
-    if (v.culprits.empty() && o.call.is_message()) {
+    if (v.suspected.empty() && o.call.is_message()) {
       const flight::group* const g = w.find(first->rank)->flight.group_of(o);
       if (g && o.other >= 0 && static_cast<std::size_t>(o.other) < g->ranks.size())
-        v.culprits = {g->ranks[static_cast<std::size_t>(o.other)]};
+        v.suspected = {g->ranks[static_cast<std::size_t>(o.other)]};
       v.what = finding::missing;
     }
     return v;
   }
   v.what = finding::missing;
   for (const int r : absent)
-    if (stopped(r)) v.culprits.push_back(r);
-  if (!v.culprits.empty()) return v;
+    if (stopped(r)) v.suspected.push_back(r);
+  if (!v.suspected.empty()) return v;
   for (const int r : absent)
-    if (!at(r).waits) v.culprits.push_back(r);
-  if (!v.culprits.empty()) return v;
+    if (!at(r).waits) v.suspected.push_back(r);
+  if (!v.suspected.empty()) return v;
   // All wait, in different calls: the smaller party is at fault, if there is one.
   v.what = finding::mismatch;
   const std::size_t waiting = static_cast<std::size_t>(std::ranges::count_if(v.positions, &position::waits));
-  if (absent.size() * 2 < waiting) v.culprits.assign(absent.begin(), absent.end());
-  if (v.culprits.empty()) {
+  if (absent.size() * 2 < waiting) v.suspected.assign(absent.begin(), absent.end());
+  if (v.suspected.empty()) {
     std::map<std::pair<std::uint16_t, std::uint64_t>, std::vector<int>> parties;
     for (const position& p : v.positions)
       if (p.waits) parties[{p.at->what.context, p.at->what.sequence}].push_back(p.rank);
     const auto smallest = std::ranges::min_element(parties, {}, [](const auto& party) { return party.second.size(); });
-    if (smallest != parties.end() && smallest->second.size() * 2 < waiting) v.culprits = smallest->second;
+    if (smallest != parties.end() && smallest->second.size() * 2 < waiting) v.suspected = smallest->second;
   }
   return v;
 }

@@ -32,7 +32,7 @@ enum class finding {
 
 struct verdict {
   finding what = finding::nothing;
-  std::vector<int> culprits;  ///< world ranks; none where several could be
+  std::vector<int> suspected;  ///< world ranks; none where several could be
   std::vector<position> positions;
   bool failed = false;  ///< the world has failed
   errc failure = errc::ok;

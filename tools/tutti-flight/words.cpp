@@ -111,8 +111,8 @@ std::string does(const recorded_world& w, const verdict& v, const position& p) {
 namespace {
 
 std::string first_line(const verdict& v) {
-  const std::string who = v.culprits.empty() ? "" : ranks_in_words(v.culprits);
-  const bool several = v.culprits.size() > 1;
+  const std::string who = v.suspected.empty() ? "" : ranks_in_words(v.suspected);
+  const bool several = v.suspected.size() > 1;
   switch (v.what) {
     case finding::nothing:
       return v.failed ? "The world has failed (" + category().message(static_cast<int>(v.failure)) +
@@ -148,7 +148,7 @@ std::string headline(const verdict& v) {
 
 std::string in_words(const recorded_world& w, const verdict& v) {
   std::string text = headline(v) + "\n";
-  // Ranks that do the same share a line; the culprits come first.
+  // Ranks that do the same share a line; the suspected ones come first.
   std::map<std::string, std::vector<const position*>> doing;
   std::vector<std::string> order;
   const auto add = [&](const position& p) {
@@ -158,12 +158,14 @@ std::string in_words(const recorded_world& w, const verdict& v) {
     if (!doing.contains(key)) order.push_back(key);
     doing[key].push_back(&p);
   };
-  const auto is_culprit = [&](const position& p) { return std::ranges::find(v.culprits, p.rank) != v.culprits.end(); };
+  const auto is_suspected = [&](const position& p) {
+    return std::ranges::find(v.suspected, p.rank) != v.suspected.end();
+  };
   if (v.what != finding::nothing) {
     for (const position& p : v.positions)
-      if (is_culprit(p)) add(p);
+      if (is_suspected(p)) add(p);
     for (const position& p : v.positions)
-      if (!is_culprit(p)) add(p);
+      if (!is_suspected(p)) add(p);
   }
   for (const std::string& key : order) {
     const auto& those = doing[key];
@@ -222,7 +224,7 @@ std::string in_json(const recorded_world& w, const verdict& v) {
     all.push_back(std::move(one));
   }
   const nlohmann::ordered_json out{{"verdict", names[static_cast<std::size_t>(v.what)]},
-                                   {"culprits", v.culprits},
+                                   {"suspected", v.suspected},
                                    {"failed", v.failed},
                                    {"failure", v.failed ? category().message(static_cast<int>(v.failure)) : ""},
                                    {"ranks", all},

@@ -228,10 +228,10 @@ TEST_CASE("mismatch: in a first call nobody is told of a wrong rank") {
           CHECK_MESSAGE(ends[r].code == errc::mismatch, ends[r].text);
           const bool knows = ends[r].peer == odd || ends[r].peer == -1;  // the third may not have begun
           CHECK_MESSAGE(knows, ends[r].peer << ": " << ends[r].text);
-          const std::string culprit = r == odd ? "this rank" : "rank " + std::to_string(odd);
+          const std::string faulty = r == odd ? "this rank" : "rank " + std::to_string(odd);
           const bool named =
               r == odd ? contains(ends[r].text, " does not match what rank ") || contains(ends[r].text, "this rank")
-                       : contains(ends[r].text, culprit);
+                       : contains(ends[r].text, faulty);
           CHECK_MESSAGE(named, ends[r].text);
         }
       }

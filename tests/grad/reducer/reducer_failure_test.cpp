@@ -36,7 +36,7 @@ const tutti::grad::reducer_options apart{{1, 1}};
 
 /// Rank 1 of three does `wrong(world, reducer)`, the others a whole pass; all of them are told.
 template <class Wrong>
-outcome culprit(const shapes& list, Wrong wrong, const char* words = "aborted by rank 1") {
+outcome outcome_of_wrong_rank(const shapes& list, Wrong wrong, const char* words = "aborted by rank 1") {
   const auto all = ranks::outcomes(3, [&](world_t& world) {
     reducer r{world, list, apart};
     whole_pass(world, r);
@@ -76,7 +76,7 @@ struct throwing_hook {
 TEST_CASE("reducer: an exception in the backward pass reaches the caller; the peers are aborted at once") {
   for (const shapes* list : {&three, &half})
     for (std::size_t marked = 0; marked < 3; ++marked) {  // all three may arrive before the abort
-      const outcome o = culprit(
+      const outcome o = outcome_of_wrong_rank(
           *list,
           [&](world_t&, auto& r) {
             auto pass = r.begin();
@@ -161,7 +161,7 @@ TEST_CASE("reducer: a rank that has run out is named where the others call somet
 
 TEST_CASE("reducer: a parameter that was never marked is named where it was forgotten") {
   for (const shapes* list : {&three, &half}) {
-    const outcome o = culprit(*list, [](world_t& world, auto& r) {
+    const outcome o = outcome_of_wrong_rank(*list, [](world_t& world, auto& r) {
       auto pass = r.begin();
       pass.ready(0);
       pass.ready(2);
@@ -173,7 +173,7 @@ TEST_CASE("reducer: a parameter that was never marked is named where it was forg
 }
 
 TEST_CASE("reducer: dropping the task of finish() drops the pass") {
-  const outcome o = culprit(three, [](world_t&, auto& r) {
+  const outcome o = outcome_of_wrong_rank(three, [](world_t&, auto& r) {
     auto pass = r.begin();
     for (const std::size_t i : {0U, 2U}) pass.ready(i);  // not all, or the others might end before they hear of it
     {
@@ -187,7 +187,7 @@ TEST_CASE("reducer: dropping the task of finish() drops the pass") {
 }
 
 TEST_CASE("reducer: an error in finish() ends the pass even while its task lives on") {
-  const outcome o = culprit(three, [](world_t& world, auto& r) {
+  const outcome o = outcome_of_wrong_rank(three, [](world_t& world, auto& r) {
     auto pass = r.begin();
     auto task = std::make_unique<tutti::task<tutti::grad::step>>(pass.finish());
     const auto drive = [](auto& t) -> tutti::task<> { co_await std::move(t); };

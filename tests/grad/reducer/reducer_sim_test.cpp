@@ -68,14 +68,14 @@ TEST_CASE("reducer: on many schedules an exception in one backward pass ends all
   tutti::for_seeds(1, tutti_test::slow ? 40 : 100, [](std::uint64_t seed) {
     setting s = random_setting(seed * 5 + 1 + seed % 4);  // 2 to 5 ranks
     std::mt19937_64 random(seed);
-    const int culprit = static_cast<int>(random() % static_cast<std::uint64_t>(s.round.size));
+    const int faulty = static_cast<int>(random() % static_cast<std::uint64_t>(s.round.size));
     const std::size_t ready_tracker = random() % (s.round.shapes.size() + 1);
     std::vector<errc> seen(static_cast<std::size_t>(s.round.size));
     tutti::run_sim(s.round.size, s.how, [&](world_t& world) {
       try {
         reducer reducer{world, s.round.shapes, s.round.options};
         (void)rounds::run(s.round, world, reducer);
-        if (world.rank() == culprit) {
+        if (world.rank() == faulty) {
           auto pass = reducer.begin();
           for (std::size_t i = 0; i < ready_tracker; ++i) pass.ready(i);
           throw std::runtime_error("backward");
@@ -86,11 +86,11 @@ TEST_CASE("reducer: on many schedules an exception in one backward pass ends all
       } catch (const std::runtime_error&) {
       }
     });
-    // Where the culprit had marked everything, the others may have finished before it threw.
+    // Where the faulty rank had marked everything, the others may have finished before it threw.
     const bool late = ready_tracker == s.round.shapes.size();
     for (int r = 0; r < s.round.size; ++r) {
       const errc e = seen[static_cast<std::size_t>(r)];
-      if (r == culprit ? e != errc::ok : e != errc::aborted && !(late && e == errc::ok))
+      if (r == faulty ? e != errc::ok : e != errc::aborted && !(late && e == errc::ok))
         throw std::runtime_error("rank " + std::to_string(r) + " did not see the abort");
     }
   });

@@ -63,7 +63,7 @@ TEST_CASE("tutti-flight: a rank that is stopped is named while the job hangs, an
     const std::string text = v.dump();
     CAPTURE(text);
     CHECK(v["verdict"] == "missing");
-    CHECK(v["culprits"] == json::array({2}));
+    CHECK(v["suspected"] == json::array({2}));
     CHECK(v["ranks"][2]["stopped"] == true);
     CHECK(contains(v["ranks"][0]["call"].get<std::string>(), "#21 barrier watched.cpp:"));
     CHECK(contains(v["ranks"][2]["call"].get<std::string>(), "#20 all_reduce watched.cpp:"));
@@ -71,7 +71,7 @@ TEST_CASE("tutti-flight: a rank that is stopped is named while the job hangs, an
     CHECK(all[0].status != 0);
     const json after = verdict(w.folder);
     CHECK(after["failed"] == true);
-    CHECK(after["culprits"] == json::array({2}));
+    CHECK(after["suspected"] == json::array({2}));
   }
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("tutti-flight: a rank that hangs in its own code is named") {
   const std::string text = v.dump();
   CAPTURE(text);
   CHECK(v["verdict"] == "missing");
-  CHECK(v["culprits"] == json::array({2}));
+  CHECK(v["suspected"] == json::array({2}));
   CHECK(v["ranks"][2]["stopped"] == false);
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("tutti-flight: a rank that called something else is named after the wo
     const std::string text = v.dump();
     CAPTURE(text);
     CHECK(v["verdict"] == "mismatch");
-    CHECK(v["culprits"] == json::array({2}));
+    CHECK(v["suspected"] == json::array({2}));
     CHECK(contains(v["ranks"][2]["call"].get<std::string>(), "#21 broadcast"));
   }
 }
@@ -106,7 +106,7 @@ TEST_CASE("tutti-flight: a rank that died is named") {
   const std::string text = v.dump();
   CAPTURE(text);
   CHECK(v["verdict"] == "lost");
-  CHECK(v["culprits"] == json::array({2}));
+  CHECK(v["suspected"] == json::array({2}));
 }
 
 TEST_CASE("tutti-flight: a rank that is late in every call is named, though nothing is stuck") {

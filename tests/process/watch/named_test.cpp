@@ -115,7 +115,7 @@ TEST_CASE("named: a rank that is stopped" * doctest::test_suite("grid")) {
     job j{i, "stop", {}, "1"};
     by_warning.count(j.warned("its last call, all_reduce #20 (watched.cpp:"), j.all.out(0));
     const json v = awaited_verdict(j.folder);
-    by_verdict.count(v["verdict"] == "missing" && v["culprits"] == json::array({j.odd}) &&
+    by_verdict.count(v["verdict"] == "missing" && v["suspected"] == json::array({j.odd}) &&
                          v["ranks"][static_cast<std::size_t>(j.odd)]["stopped"] == true,
                      v.dump());
   }
@@ -129,7 +129,7 @@ TEST_CASE("named: a rank in another call" * doctest::test_suite("grid")) {
       job j{i, "recv", {}, "1"};
       by_warning.count(j.warned("it has been in recv #1 (watched.cpp:"), j.all.out(0));
       const json v = awaited_verdict(j.folder);
-      by_verdict.count(v["culprits"] == json::array({j.odd}), v.dump());
+      by_verdict.count(v["suspected"] == json::array({j.odd}), v.dump());
     }
     job j{i, "other", {}, "30"};
     j.all.wait(std::chrono::seconds{120});
@@ -137,7 +137,7 @@ TEST_CASE("named: a rank in another call" * doctest::test_suite("grid")) {
     // Of two calls that differ, while the other ranks had made neither yet, nobody knows which is the wrong one.
     const auto made =
         std::ranges::count_if(v["ranks"], [](const json& r) { return contains(r["call"].get<std::string>(), "#21 "); });
-    after.count(v["verdict"] == "mismatch" && v["culprits"] == (made > 2 ? json::array({j.odd}) : json::array()),
+    after.count(v["verdict"] == "mismatch" && v["suspected"] == (made > 2 ? json::array({j.odd}) : json::array()),
                 v.dump());
   }
 }

@@ -82,7 +82,7 @@ TEST_CASE("tutti-run --status: a rank that is stopped is named, with who waits f
       CAPTURE(text);
       REQUIRE(v["ranks"].size() == 4);
       CHECK(v["verdict"] == "missing");
-      CHECK(v["culprits"] == json::array({2}));
+      CHECK(v["suspected"] == json::array({2}));
       CHECK(v["ranks"][2]["state"] == "stopped");
       CHECK(v["ranks"][2]["waits"] == false);
       CHECK(v["ranks"][0]["waits_for"] == json::array({2}));
@@ -106,7 +106,7 @@ TEST_CASE("tutti-run --status: a rank that hangs in its own code is named, and t
     const json v = s.stuck();
     const std::string text = v.dump();
     CAPTURE(text);
-    CHECK(v["culprits"] == json::array({2}));
+    CHECK(v["suspected"] == json::array({2}));
     CHECK(v["ranks"][2]["state"] == "own code");
     const auto table = status({s.pid()});
     CAPTURE(table.out);
@@ -125,7 +125,7 @@ TEST_CASE("tutti-run --status: a rank in another call is named, while it waits a
     const std::string text = v.dump();
     CAPTURE(text);
     CHECK(v["verdict"] == "mismatch");
-    CHECK(v["culprits"] == json::array({2}));
+    CHECK(v["suspected"] == json::array({2}));
     CHECK(contains(v["ranks"][2]["call"].get<std::string>(), "recv from rank 0"));
     CHECK(v["ranks"][2]["waits_for"] == json::array({0}));
     for (const char* transport : {"automatic", "tcp"}) {
@@ -144,7 +144,7 @@ TEST_CASE("tutti-run --status: a rank in another call is named, while it waits a
       // Of two calls that differ, while the other ranks had made neither yet, nobody knows which is the wrong one.
       const auto made = std::ranges::count_if(
           failed["ranks"], [](const json& r) { return contains(r["call"].get<std::string>(), "#21 "); });
-      CHECK(failed["culprits"] == (made > 2 ? json::array({2}) : json::array()));
+      CHECK(failed["suspected"] == (made > 2 ? json::array({2}) : json::array()));
     }
   }
 }
@@ -225,14 +225,14 @@ TEST_CASE("tutti-run --status: another user is refused") {
   const std::string tool = home.file("tutti-run");
   std::filesystem::copy_file(tutti_run(), tool);
   ::chmod(tool.c_str(), 0755);
-  const auto stranger = [&](const std::string& pid) {
+  const auto as_other_user = [&](const std::string& pid) {
     return ask(
         {"/usr/bin/setpriv", {"--reuid", "65534", "--regid", "65534", "--clear-groups", tool, "--status", pid}, {}});
   };
   const shown s{"hang"};
   const json v = s.stuck();
   for (const std::string& pid : {s.pid(), std::to_string(v["ranks"][2]["pid"].get<int>())}) {
-    const auto refused = stranger(pid);
+    const auto refused = as_other_user(pid);
     CHECK(refused.status == 2);
     CHECK_MESSAGE(contains(refused.out, "belongs to another user (root, uid 0)"), refused.out);
     CHECK(!contains(refused.out, "all_reduce"));
@@ -260,7 +260,7 @@ TEST_CASE("tutti-run --status: a job on two machines, from the machine of its tu
   const std::string text = v.dump();
   CAPTURE(text);
   REQUIRE(v["ranks"].size() == 4);
-  CHECK(v["culprits"] == json::array({2}));
+  CHECK(v["suspected"] == json::array({2}));
   CHECK(v["ranks"][2]["state"] == "stopped");
   CHECK(v["ranks"][2]["host"] == "node1");
   CHECK(v["ranks"][1]["host"] == "node0");

@@ -47,7 +47,7 @@ row row_of(const recorded_world& w, const verdict& v, const position& p) {
   row one;
   const std::string state{state_of(w, v, p)};
   one.matters = p.rank == v.arrival.collectives.late_rank ||
-                std::ranges::find(v.culprits, p.rank) != v.culprits.end() ||
+                std::ranges::find(v.suspected, p.rank) != v.suspected.end() ||
                 (r && state != "in call" && state != "own code");
   std::string call;
   if (r && p.at) call = (p.waits ? "" : "after ") + call_in_words(r->flight, *p.at) + details_in_words(*p.at);
@@ -148,7 +148,7 @@ shown_status status_json(const machine_ranks& job) {
   json all;
   bool stuck = false;
   if (job.ranks.recordings.empty()) {
-    all = {{"verdict", "starting"}, {"culprits", json::array()}, {"ranks", json::array()}};
+    all = {{"verdict", "starting"}, {"suspected", json::array()}, {"ranks", json::array()}};
     for (const auto& one : job.ranks.waiting)
       all["ranks"].push_back({{"rank", one.rank},
                               {"recorded", false},
