@@ -10,10 +10,10 @@
 #include <string>
 #include <thread>
 #include <tutti/transport/concept.hpp>
-#include <tutti/transport/shm/transport.hpp>
 #include <vector>
 
 #include "transport/drive.hpp"
+#include "transport/shm/shm_transport.hpp"
 #include "transport/shm_world.hpp"
 
 #include <support/expect.hpp>
@@ -23,13 +23,13 @@ namespace {
 using drive::rank_driver;
 using drive::shm_world;
 using tutti::errc;
-using tutti::shm_transport;
 using tutti::status;
 using namespace std::chrono_literals;
 
-static_assert(tutti::mapped_transport<shm_transport>);
-
 using tutti_test::expect;
+using tutti_test::shm_transport;
+
+static_assert(tutti::mapped_transport<shm_transport>);
 
 constexpr int peer_lost = static_cast<int>(errc::peer_lost);
 

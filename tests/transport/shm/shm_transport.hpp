@@ -11,20 +11,22 @@
 #include <tutti/transport/shm/domain.hpp>
 #include <tutti/transport/shm/ring_stream.hpp>
 
-namespace tutti {
+namespace tutti_test {
 
-/// Transport of a world of processes on one node, which map one segment of memory. A rank that is killed is reported to
-/// every other as errc::peer_lost within milliseconds, whatever it was doing and however much memory it had.
-class shm_transport : public mesh<ring_stream> {
+/// Transport, for tests of what it is made of, of a world of processes on one node, which map one segment of memory. A
+/// rank that is killed is reported to every other as errc::peer_lost within milliseconds, whatever it was doing and
+/// however much memory it had.
+class shm_transport : public tutti::mesh<tutti::ring_stream> {
  public:
-  /// Takes what shm_export::hand_out() or shm_import() returned. Throws usage_error if the world has ranks on other
-  /// nodes.
-  explicit shm_transport(shm_attachment place)
-      : mesh(place.local_rank(), place.local_size()), domain_(std::move(place)) {
+  /// Takes what shm_export::hand_out() or shm_import() returned. Throws usage_error if the world has ranks on
+  /// other nodes.
+  explicit shm_transport(tutti::shm_attachment place)
+      : tutti::mesh<tutti::ring_stream>(place.local_rank(), place.local_size()), domain_(std::move(place)) {
     for (int r = 0; r < size(); ++r)
       if (domain_.who(r).rank != r) {
-        throw usage_error(tutti::describe(domain_.who(r)) + " is number " + std::to_string(r) +
-                          " of this machine: this world has ranks on other machines, which shared memory cannot reach");
+        throw tutti::usage_error(
+            tutti::describe(domain_.who(r)) + " is number " + std::to_string(r) +
+            " of this machine: this world has ranks on other machines, which shared memory cannot reach");
       }
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank()) connect(peer, domain_.area(), rank(), peer, domain_.bell());
@@ -34,19 +36,19 @@ class shm_transport : public mesh<ring_stream> {
   ~shm_transport() { leave(); }
 
   bool poll() noexcept {
-    if (const status s = domain_.area().failure(); !s.ok()) fail_all(s);
-    return poll_channels([this](const status& s) { abort(s); });
+    if (const tutti::status s = domain_.area().failure(); !s.ok()) fail_all(s);
+    return poll_channels([this](const tutti::status& s) { abort(s); });
   }
-  void tick(deadline) noexcept {
+  void tick(tutti::deadline) noexcept {
     if (!failure().ok()) return;
-    domain_.check([this](int r, os::liveness state) {
-      if (state == os::liveness::dead)
-        abort(status::lost(r, loss::died));
+    domain_.check([this](int r, tutti::os::liveness state) {
+      if (state == tutti::os::liveness::dead)
+        abort(tutti::status::lost(r, tutti::loss::died));
       else if (still_needs(r))
-        abort({errc::peer_left, 0, r, 0});
+        abort({tutti::errc::peer_left, 0, r, 0});
     });
   }
-  void abort(status why) noexcept {
+  void abort(tutti::status why) noexcept {
     if (!failure().ok()) return;
     domain_.fail(why);
     fail_all(domain_.area().failure());
@@ -54,7 +56,7 @@ class shm_transport : public mesh<ring_stream> {
   void leave() noexcept { domain_.leave(); }
   void note_issue(std::uint64_t sequence) noexcept { domain_.note_issue(sequence); }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
+  [[nodiscard]] int waiting_for(const tutti::routine::promise_type* work, std::uint32_t context = 0) const noexcept {
     if (context != 0) return channel_waits_for(work);
     const int behind = domain_.furthest_behind();
     return behind >= 0 ? behind : channel_waits_for(work);
@@ -64,8 +66,8 @@ class shm_transport : public mesh<ring_stream> {
   }
   [[nodiscard]] double ranks_per_core() const noexcept { return domain_.ranks_per_core(); }
 
-  void prepare_park() noexcept { domain_.bell().prepare(shm_control_block::sleep::on_futex); }
-  void park(duration d) noexcept { domain_.bell().sleep(d); }
+  void prepare_park() noexcept { domain_.bell().prepare(tutti::shm_control_block::sleep::on_futex); }
+  void park(tutti::duration d) noexcept { domain_.bell().sleep(d); }
   void finish_park() noexcept { domain_.bell().finish(); }
   void unpark() noexcept { domain_.bell().wake_self(); }
 
@@ -77,7 +79,7 @@ class shm_transport : public mesh<ring_stream> {
     return domain_.heap().locate(p, bytes);
   }
   /// Returns the memory of the caller's that every rank maps.
-  [[nodiscard]] shm_registrations* registrations() noexcept { return &domain_.registrations(); }
+  [[nodiscard]] tutti::shm_registrations* registrations() noexcept { return &domain_.registrations(); }
   /// Returns the address here of [where, where + bytes) in the heap of `peer`; null if that leaves the heap. Only the
   /// peer knows whether it is allocated.
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
@@ -88,7 +90,7 @@ class shm_transport : public mesh<ring_stream> {
   void ring(int peer) noexcept { domain_.bell().ring(peer); }
 
  private:
-  shm_domain domain_;
+  tutti::shm_domain domain_;
 };
 
-}  // namespace tutti
+}  // namespace tutti_test
