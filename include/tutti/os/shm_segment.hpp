@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,39 +20,23 @@ namespace tutti::os {
 /// Pages are taken only by reserve(), so a segment may be far larger than the machine's memory.
 class shm_segment {
  public:
-  /// The means by which a segment is kept from shrinking while others map it.
-  enum class origin {
-    sealed,        ///< memfd: the kernel forbids it
-    unlinked_file  ///< create_in(): only this user could, and it has no name to open
-  };
-
   shm_segment() noexcept = default;
 
   /// Makes a segment of `bytes` (rounded up to whole pages), sealed against growing and shrinking. Throws
   /// error{out_of_resources} or error{system}.
   [[nodiscard]] static shm_segment create(std::uint64_t bytes) {
     fd file{::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
-    if (!file) throw_errno(errno, "cannot make a memfd (without one, create_in(\"/dev/shm\") is the alternative)");
-    shm_segment s{std::move(file), size_to_whole_pages(bytes), origin::sealed};
+    if (!file)
+      throw_errno(errno, "cannot make a memfd, which memory that ranks share needs (TUTTI_TRANSPORT=tcp does without)");
+    shm_segment s{std::move(file), size_to_whole_pages(bytes)};
     s.set_size();
     if (::fcntl(s.fd_.native(), F_ADD_SEALS, required_seals) != 0) throw_errno(errno, "cannot seal a memfd");
     return s;
   }
 
-  /// Makes a segment as a file without a name (mode 0600) in `directory`, for kernels and sandboxes without memfd; the
-  /// directory should be on a tmpfs. It cannot be sealed.
-  [[nodiscard]] static shm_segment create_in(const std::string& directory, std::uint64_t bytes) {
-    fd file{::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
-    if (!file) throw_errno(errno, "cannot make a file for shared memory in " + directory);
-    shm_segment s{std::move(file), size_to_whole_pages(bytes), origin::unlinked_file};
-    s.directory_ = directory;
-    s.set_size();
-    return s;
-  }
-
-  /// Takes over a segment received from a peer. Checks that it is as `bytes` and `made_by` say, so that no peer can
-  /// make this process fault later. Throws error{protocol}.
-  [[nodiscard]] static shm_segment adopt(fd file, std::uint64_t bytes, origin made_by = origin::sealed) {
+  /// Takes over a segment received from a peer. Checks that it has `bytes` and is sealed, so that no peer can make this
+  /// process fault later. Throws error{protocol}.
+  [[nodiscard]] static shm_segment adopt(fd file, std::uint64_t bytes) {
     const std::uint64_t whole = size_to_whole_pages(bytes);
     struct stat s{};
     if (::fstat(file.native(), &s) != 0) throw_errno(errno, "cannot examine a shared-memory segment from a peer");
@@ -63,12 +46,10 @@ class shm_segment {
                       " were announced"};
     }
     const int seals = ::fcntl(file.native(), F_GET_SEALS);
-    const bool safe = made_by == origin::sealed ? seals >= 0 && (seals & required_seals) == required_seals
-                                                : s.st_nlink == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0;
-    if (!safe) {
+    if (seals < 0 || (seals & required_seals) != required_seals) {
       throw error{{errc::protocol}, "a peer sent a shared-memory segment that can still shrink (it is not sealed)"};
     }
-    return shm_segment{std::move(file), whole, made_by};
+    return shm_segment{std::move(file), whole};
   }
 
   /// Takes the memory for [offset, offset + bytes) now, so that an access later cannot fault. Throws
@@ -117,14 +98,12 @@ class shm_segment {
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] int native() const noexcept { return fd_.native(); }
-  [[nodiscard]] origin made_by() const noexcept { return origin_; }
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
 
  private:
   static constexpr int required_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-  shm_segment(fd file, std::uint64_t bytes, origin made_by) noexcept
-      : fd_(std::move(file)), bytes_(bytes), origin_(made_by) {}
+  shm_segment(fd file, std::uint64_t bytes) noexcept : fd_(std::move(file)), bytes_(bytes) {}
 
   static std::uint64_t size_to_whole_pages(std::uint64_t bytes) {
     const std::uint64_t page = page_bytes();
@@ -159,26 +138,17 @@ class shm_segment {
   }
 
   [[noreturn]] void fail_reserve(int cause, std::uint64_t bytes) const {
-    std::uint64_t left = available_memory();
-    std::string advice = "; use smaller buffers or fewer ranks on this machine, or raise the memory limit";
-    struct statvfs v{};
-    if (origin_ == origin::unlinked_file && ::fstatvfs(fd_.native(), &v) == 0) {
-      left = std::min<std::uint64_t>(left, v.f_bavail * v.f_frsize);
-      advice +=
-          directory_.empty() ? std::string{} : ", or enlarge the file system: mount -o remount,size=... " + directory_;
-    }
     if (classify_errno(cause) != errc::out_of_resources) {
       throw_errno(cause, "cannot reserve " + format_bytes(bytes) + " of shared memory");
     }
-    throw error{
-        {errc::out_of_resources, 0, -1, static_cast<std::uint64_t>(cause)},
-        "not enough shared memory: wanted " + format_bytes(bytes) + ", free are " + format_bytes(left) + advice};
+    throw error{{errc::out_of_resources, 0, -1, static_cast<std::uint64_t>(cause)},
+                "not enough shared memory: wanted " + format_bytes(bytes) + ", free are " +
+                    format_bytes(available_memory()) +
+                    "; use smaller buffers or fewer ranks on this machine, or raise the memory limit"};
   }
 
   fd fd_;
   std::uint64_t bytes_ = 0;
-  origin origin_ = origin::sealed;
-  std::string directory_;
 };
 
 }  // namespace tutti::os
