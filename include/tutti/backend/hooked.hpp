@@ -89,8 +89,9 @@ class hook_calls final : public op_owner {
   void release(op_state& s) noexcept override { to_->release(s); }
   void stepped(const op_state& s) noexcept override { to_->stepped(s); }
   void ended(const op_state& s) noexcept override {
-    call& c = calls_.find(&s)->second;
-    if (std::exchange(c.in_flight, false)) s.result.ok() ? succeed(c) : fail(c);
+    const auto at = calls_.find(&s);  // none if there was no memory for it
+    if (at != calls_.end() && std::exchange(at->second.in_flight, false))
+      s.result.ok() ? succeed(at->second) : fail(at->second);
     to_->ended(s);
   }
   void stalled(const op_state& s, int awaited, duration waited) noexcept override { to_->stalled(s, awaited, waited); }
