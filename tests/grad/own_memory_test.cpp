@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/mean.hpp>
@@ -219,6 +220,19 @@ TEST_CASE("own memory: every hook, in one block and in several") {
         ranks::expect(expected == got, "adasum_hook: other bits");
       }
     });
+}
+
+TEST_CASE("own memory: an algorithm that lists of buffers do not have takes buckets of one range") {
+  tutti::run_threads(2, [](world_t& world) {
+    const shapes list = all_hooks::shapes();
+    const blocks own{list, {0, 1, 1}};
+    const sum_hook hook{{.via = tutti::algorithm::halving_doubling}};
+    const auto is_accepted = tutti::algo::traits<tutti::all_reduce_coalesced_args>::algorithms;
+    ranks::expect(std::ranges::find(is_accepted, hook.how.via) == is_accepted.end(), "choose another algorithm");
+    reducer in_arena{world, list, {}, hook}, in_place{world, list, own.list(), {}, hook};
+    const auto expected = all_hooks::passes(world, in_arena, false), got = all_hooks::passes(world, in_place, false);
+    ranks::expect(expected == got, "other bits");
+  });
 }
 
 TEST_CASE("own memory: where it is not that of the shapes, an error that says what is wrong, on all ranks") {

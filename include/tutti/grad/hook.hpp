@@ -86,6 +86,16 @@ template <class H, class Comm>
   requires requires { requires H::lists && H::gathers; }
 inline constexpr bool lists<H, Comm> = lists_for<Comm, float>;
 
+/// Returns in how many ranges of the caller's memory a bucket may lie. An algorithm that the hook asks for may be one
+/// that all_reduce_coalesced does not have.
+template <class Comm, class H>
+bucket_ranges ranges_of(const H& hook) noexcept {
+  if constexpr (!lists<H, Comm>) return bucket_ranges::one;
+  if constexpr (requires { hook.how.via; })
+    if (hook.how.via != algorithm::automatic) return bucket_ranges::one;
+  return bucket_ranges::several;
+}
+
 /// Starts the one all_reduce of a bucket.
 template <class Comm, class T, class Op>
 auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const call_options& how)

@@ -46,9 +46,9 @@ class reducer {
   /// Leaves the gradients in `own`, memory of the caller's, in place: one block, or a range of blocks, that parameters
   /// fill in the order of registration without gaps. On one machine it is as fast as the arena if the caller has
   /// registered it (communicator::register_buffer), or has it from allocate(). A bucket may be several ranges of it if
-  /// the hook `lists`, as sum_hook, mean_hook and divide_after_hook do; else it closes where a range ends. The memory
-  /// must outlive this object. Sends one more all_reduce of 64 bytes in each pass. Also a usage_error: blocks that are
-  /// not those of the shapes, and blocks that overlap.
+  /// the hook `lists`, as sum_hook, mean_hook and divide_after_hook do without `via`; else it closes where a range
+  /// ends. The memory must outlive this object. Sends one more all_reduce of 64 bytes in each pass. Also a usage_error:
+  /// blocks that are not those of the shapes, and blocks that overlap.
   template <gradient_memory Own>
   reducer(Comm& world, std::span<const parameter_shape> shapes, Own&& own, reducer_options options = {}, Hook hook = {},
           std::source_location where = std::source_location::current())

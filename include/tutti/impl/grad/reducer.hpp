@@ -30,7 +30,7 @@ reducer<Comm, Hook>::reducer(Comm& world, std::span<const parameter_shape> shape
           [&] {
             detail::let_check(hook_, pass_.options());
             own_.place(pass_.marks());
-            pass_.lie_in({own_.block_of(), detail::lists<Hook, Comm> ? bucket_ranges::several : bucket_ranges::one});
+            pass_.lie_in({own_.block_of(), detail::ranges_of<Comm>(hook_)});
             return detail::make_arena(world, pass_.marks(), pass_.plan_for(pass_.options().ready_order), own_);
           },
           [&](const arena& a) {
