@@ -76,12 +76,17 @@ def holders(storage):
     return ctypes.c_size_t.from_address(storage._cdata + 8).value  # torch 1.13: the count of an intrusive_ptr_target
 
 
+def owns_memory(storage):
+    return getattr(storage, "resizable", lambda: True)()  # torch 1.13 does not tell
+
+
 class Registrations:
     """Memory that all_reduce gets again and again, such as DistributedDataParallel's buckets: registered at the second
     time, so that the ranks of a machine reduce it where it lies.
 
     Each storage is held while it is registered, so torch neither frees it nor gives its memory to another tensor. When
-    nobody else holds it, nobody can write to it, and the registration ends. A storage in use must not be resized.
+    nobody else holds it, nobody can write to it, and the registration ends. Memory that torch does not own, such as
+    numpy's, is not registered where torch tells, from 2.0 on. A storage in use must not be resized.
     """
     LEAST = 64 << 10  # bytes
 
@@ -100,9 +105,10 @@ class Registrations:
             if len(self._seen) > 1000:
                 self._seen.pop(next(iter(self._seen)))
         elif not self._seen[key]:
-            registration = self._lib.tutti_torch_register(self._group, *key)
+            storage = tensor.storage().untyped()
+            registration = self._lib.tutti_torch_register(self._group, *key) if owns_memory(storage) else None
             if registration:
-                self._held[key] = tensor.storage().untyped(), registration
+                self._held[key] = storage, registration
             self._seen[key] = not registration
 
     def end(self, keys=None):
