@@ -193,7 +193,8 @@ class communicator : public detail::communicator_calls<B> {
   /// It must be private memory of the heap, in no operation that is in flight, and no thread may write to it during the
   /// call; end the registration before the memory is freed. fork() copies it for the child. Costs a copy, and twice the
   /// memory for as long as that takes. Throws usage_error if it overlaps registered memory of any world, is shared, a
-  /// file, a stack or a device's, and error{out_of_resources}; nothing has changed then. docs/memory.md says more.
+  /// file, a stack or a device's, error{out_of_resources}, and error{system} where there is no /proc; nothing has
+  /// changed then. docs/memory.md says more.
   template <detail::writable_elements R>
   registration register_buffer(R&& memory, std::source_location where = std::source_location::current())
     requires(B::where == space::host)

@@ -175,6 +175,38 @@ TEST_CASE("aliased pages: a child made by fork() has a private copy, of that mom
   ::close(ready[1]);
 }
 
+TEST_CASE("aliased pages: a child lives without pages that MADV_DONTFORK keeps from it") {
+  world w;
+  const pages mine{8};
+  const auto alias = w.alias(mine);
+  REQUIRE(::madvise(mine.at() + page_bytes(), page_bytes(), MADV_DONTFORK) == 0);
+  CHECK(in_child([&] {
+          unsigned char resident = 0;
+          const bool without = ::mincore(mine.at() + page_bytes(), 1, &resident) != 0;
+          const std::size_t rest = 2 * page_bytes();
+          for (std::size_t i = rest; i < mine.bytes(); ++i)
+            if (mine.at()[i] != pages::number(i)) return 1;
+          return without && areas_in(mine.begin() + rest, mine.begin() + rest + 1).at(0).permissions[3] == 'p' ? 0 : 2;
+        }) == 0);
+}
+
+TEST_CASE("aliased pages: without a descriptor to list them a child has its copy all the same") {
+  if (tutti_test::slow) return;  // sanitizers read /proc themselves
+  world w;
+  const pages mine{8};
+  const auto alias = w.alias(mine);
+  rlimit before{}, none{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  none = {0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const int child = in_child([&] {
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    return mine.keep_their_numbers() && !mine.are_shared() ? 0 : 1;
+  });
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(child == 0);
+}
+
 TEST_CASE("aliased pages: a child of a process with many of them has them all") {
   world w;
   const pages a{2}, b{3};

@@ -52,6 +52,10 @@ TEST_CASE("registered memory: where the heap is too short for it, an error, and 
   check_well(2, {"what=short"});
 }
 
+TEST_CASE("registered memory: the world ends on one thread while registrations end on others") {
+  for (int i = 0; i < 10; ++i) check_well(2, {"what=race"});
+}
+
 TEST_CASE("registered memory: a world that has failed registers nothing, and ends what there is") {
   check_well(2, {"what=failed"});
 }

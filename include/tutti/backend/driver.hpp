@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,8 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/registration.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/fork_guard.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/messaging/message_mismatch.hpp>
@@ -47,13 +50,19 @@ class driver final : public progress_source {
       return;
     }
     engine_->detach(*this);
-    auto guard = engine_->lock();
-    link_->leave();
+    {
+      auto guard = engine_->lock();
+      link_->leave();
+    }
+    left_->store(true, std::memory_order_release);
+    left_->notify_all();
   }
 
   [[nodiscard]] T& link() noexcept { return *link_; }
   [[nodiscard]] tutti::engine& engine() noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<tutti::engine>& shared_engine() const noexcept { return engine_; }
+  /// Returns what becomes true once this rank has left, which ends its registrations.
+  [[nodiscard]] const std::shared_ptr<std::atomic<bool>>& left() const noexcept { return left_; }
   [[nodiscard]] op_list& in_flight() noexcept { return in_flight_; }
   [[nodiscard]] watch::flight_recorder& recorder() noexcept { return recorder_; }
 
@@ -216,6 +225,7 @@ class driver final : public progress_source {
 
   std::shared_ptr<tutti::engine> engine_;
   std::unique_ptr<T> link_;
+  std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
   watch::flight_recorder recorder_;
   op_list in_flight_;
   algo::tuning tuning_;
@@ -255,16 +265,26 @@ std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, 
 template <class Driver>
 struct held_registration {
   std::weak_ptr<Driver> world;
+  std::shared_ptr<std::atomic<bool>> left;
+  fork_guard process;
   shm_registration* memory = nullptr;
 
-  explicit held_registration(const std::shared_ptr<Driver>& with) noexcept : world(with) {}
+  explicit held_registration(const std::shared_ptr<Driver>& with) : world(with), left(with->left()) {}
   held_registration(const held_registration&) = delete;
   held_registration& operator=(const held_registration&) = delete;
-  /// Waits for the operations on the memory. Inside a user's reduction, which runs under the lock, and in a child made
-  /// by fork() it leaves the memory to the end of the world.
+  /// Waits for the operations on the memory. Inside a user's reduction, which runs under the lock, it leaves the memory
+  /// to the end of the world; in a child made by fork() it is private already.
   ~held_registration() {
+    if (!memory || process.inherited()) return;
+    if (users_reduction::runs_here()) {
+      log_kept();
+      return;
+    }
     const auto with = world.lock();
-    if (!memory || !with || with->engine().inherited() || users_reduction::runs_here()) return;
+    if (!with) {  // another thread may be ending the world just now
+      left->wait(false, std::memory_order_acquire);
+      return;
+    }
     const auto unused = [this] { return memory->uses.load(std::memory_order_acquire) == 0; };
     for (;;) {
       with->engine().run_until(unused);
@@ -273,6 +293,12 @@ struct held_registration {
       with->link().registrations()->remove(*memory);
       return;
     }
+  }
+
+ private:
+  static void log_kept() noexcept {
+    log(log_level::error,
+        "a registration of memory that ends inside of a reduction or a hook stays until the end of the world");
   }
 };
 

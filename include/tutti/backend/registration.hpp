@@ -23,10 +23,11 @@ class [[nodiscard]] registration {
   /// of the world, although the memory is private again then.
   [[nodiscard]] bool registered() const noexcept { return held_ != nullptr; }
 
-  /// Ends the registration, as the destructor does: waits for the operations on the memory, drives the engine
-  /// meanwhile, and makes its pages private again. If there is too little memory for that, they stay shared, which is
-  /// logged, and valid. Costs a copy. Does nothing after the end of the world, which has done so. Any thread; not the
-  /// memory's users meanwhile.
+  /// Ends the registration, as the destructor does: waits for the world's collectives on the memory, drives the engine
+  /// meanwhile, and makes its pages private again. Not inside of a reduction function or a hook: that is logged, and
+  /// the memory stays registered until the end of the world. If there is too little memory for that, they stay shared,
+  /// which is logged, and valid. Costs a copy. Does nothing after the end of the world, which has done so. Any thread;
+  /// not the memory's users meanwhile.
   void release() noexcept { held_.reset(); }
 
  private:

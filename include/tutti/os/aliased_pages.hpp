@@ -1,4 +1,5 @@
 #pragma once
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/os/fd.hpp>
 #include <tutti/os/forked_pages.hpp>
 #include <tutti/os/memory.hpp>
 #include <tutti/os/memory_areas.hpp>
@@ -32,7 +34,7 @@ class aliased_pages {
   /// Throws error{out_of_resources} or {system}; the pages are then as before.
   aliased_pages(const shm_segment& segment, std::uint64_t offset, std::byte* image, std::byte* first, std::size_t bytes,
                 const std::vector<memory_area>& areas)
-      : segment_(&segment), offset_(offset), bytes_(bytes) {
+      : file_(segment.native()), offset_(offset), bytes_(bytes) {
     // The kernel's name of the segment, which is not what fstat() says for every file system.
     const auto there = reinterpret_cast<std::uintptr_t>(image), start = reinterpret_cast<std::uintptr_t>(first);
     const auto of_image = areas_that([&](const memory_area& a) { return a.begin <= there && there < a.end; });
@@ -41,10 +43,14 @@ class aliased_pages {
     for (const memory_area& a : areas)
       traits_.push_back({a.begin - start + offset, a.end - start + offset, a.has("hg"), a.has("nh"), a.has("dd"),
                          a.has("lo"), memory_policy::of(reinterpret_cast<const void*>(a.begin))});
-    fork_entry_ = {this, [](const void* self) { return static_cast<const aliased_pages*>(self)->pieces(); }};
+    fork_entry_ = {this,
+                   [](const void* self) { return static_cast<const aliased_pages*>(self)->pieces(); },
+                   {first, bytes, PROT_READ | PROT_WRITE, file_, offset}};
     forked_pages::add(fork_entry_);
     const forked_pages::excluded no_fork;  // nothing below throws but for the refusal of mmap()
     std::memcpy(image, first, bytes);
+    // The kernel moves only pages that are mapped once.
+    for_each_trait(image, offset, bytes, [](const traits& t, std::byte* at, std::size_t n) { t.apply_policy(at, n); });
     if (!replace(first, image)) {
       const int why = errno;
       forked_pages::remove(fork_entry_);
@@ -82,11 +88,17 @@ class aliased_pages {
     return false;
   }
 
+  /// Lets this object outlive the segment, whose pages must stay.
+  void outlive_segment() noexcept {
+    own_file_ = fd{::fcntl(file_, F_DUPFD_CLOEXEC, 3)};
+    fork_entry_.first.file = file_ = own_file_.native();
+  }
+
  private:
   [[nodiscard]] bool replace(std::byte* first, const std::byte* image) const noexcept {
     constexpr int access = PROT_READ | PROT_WRITE, own = MAP_PRIVATE | MAP_ANONYMOUS;
     constexpr int ours = MAP_SHARED | MAP_FIXED | MAP_NORESERVE | MAP_POPULATE;
-    if (::mmap(first, bytes_, access, ours, segment_->native(), static_cast<off_t>(offset_)) == first) return true;
+    if (::mmap(first, bytes_, access, ours, file_, static_cast<off_t>(offset_)) == first) return true;
     // Kernels before 6.13 may have unmapped what was there. The content is in the segment.
     const int why = errno;
     if (::mmap(first, bytes_, access, own | MAP_FIXED_NOREPLACE, -1, 0) == first) std::memcpy(first, image, bytes_);
@@ -103,7 +115,7 @@ class aliased_pages {
          })) {
       const int protection = (a.permissions[0] == 'r' ? PROT_READ : 0) | (a.permissions[1] == 'w' ? PROT_WRITE : 0) |
                              (a.permissions[2] == 'x' ? PROT_EXEC : 0);
-      found.push_back({reinterpret_cast<std::byte*>(a.begin), a.bytes(), protection, segment_->native(), a.offset});
+      found.push_back({reinterpret_cast<std::byte*>(a.begin), a.bytes(), protection, file_, a.offset});
     }
     return found;
   }
@@ -112,6 +124,10 @@ class aliased_pages {
     std::uint64_t begin, end;  // in the segment: the user may move the pages
     bool huge, not_huge, not_dumped, locked;
     memory_policy policy;
+
+    void apply_policy(std::byte* at, std::size_t n) const noexcept {
+      if (!policy.is_default()) policy.apply(at, n);
+    }
   };
   /// Calls `use(traits, address, bytes)` for each of [at, at + bytes), which maps the segment at `offset`.
   template <class Use>
@@ -124,7 +140,7 @@ class aliased_pages {
   void restore_traits(std::byte* at, std::uint64_t offset, std::size_t bytes) const noexcept {
     const int saved = errno;
     for_each_trait(at, offset, bytes, [](const traits& t, std::byte* p, std::size_t n) {
-      if (!t.policy.is_default()) t.policy.apply(p, n);
+      t.apply_policy(p, n);
       if (t.huge) ::madvise(p, n, MADV_HUGEPAGE);
       if (t.not_huge) ::madvise(p, n, MADV_NOHUGEPAGE);
       if (t.not_dumped) ::madvise(p, n, MADV_DONTDUMP);
@@ -133,7 +149,8 @@ class aliased_pages {
     errno = saved;
   }
 
-  const shm_segment* segment_;
+  int file_;  // of the segment
+  fd own_file_;
   std::uint64_t offset_;
   std::size_t bytes_;
   memory_area all_;  // of the whole segment

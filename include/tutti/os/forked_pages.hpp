@@ -28,6 +28,7 @@ class forked_pages {
     const void* self = nullptr;
     /// Returns the pages as they are mapped now. May throw.
     std::vector<private_piece> (*pieces)(const void* self) = nullptr;
+    private_piece first{};  ///< the pages as they were mapped at first, for when pieces() throws
   };
   /// No thread of this process forks while one exists.
   class excluded {
@@ -53,14 +54,12 @@ class forked_pages {
   struct all {
     std::mutex mutex;
     std::vector<entry> entries;
-    std::vector<private_piece> pieces;   // of the fork that is under way
-    std::atomic<std::uint32_t>* copied;  // in memory that parent and child share: counts, and is `finished` at last
+    // The pages of the fork that is under way, and memory that only its parent and its child share, which counts, and
+    // is `finished` at last.
+    std::vector<private_piece> pieces;
+    std::atomic<std::uint32_t>* copied = nullptr;
 
     all() {
-      void* const page = ::mmap(nullptr, sizeof(std::atomic<std::uint32_t>), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-      if (page == MAP_FAILED) throw std::bad_alloc();
-      copied = new (page) std::atomic<std::uint32_t>{0};
       if (::pthread_atfork(&before, &in_parent, &in_child) != 0) throw std::bad_alloc();
     }
   };
@@ -72,27 +71,48 @@ class forked_pages {
     return one;
   }
 
+  static void list(const entry& e, std::vector<private_piece>& to) noexcept try {
+    try {
+      const auto more = e.pieces(e.self);
+      to.insert(to.end(), more.begin(), more.end());
+    } catch (const std::exception&) {  // no descriptor for /proc/self/maps: the program has rarely moved them
+      to.push_back(e.first);
+    }
+  } catch (const std::bad_alloc&) {  // the child keeps aliases
+  }
+  /// Ends the use of the memory that counts, in either process.
+  static void forget_count(all& s) noexcept {
+    const int saved = errno;
+    if (s.copied) ::munmap(s.copied, sizeof *s.copied);
+    s.copied = nullptr;
+    errno = saved;
+  }
   static void before() noexcept {
     all& s = state();
     s.mutex.lock();
     const int saved = errno;
     s.pieces.clear();
-    try {
-      for (const entry& e : s.entries) {
-        const auto more = e.pieces(e.self);
-        s.pieces.insert(s.pieces.end(), more.begin(), more.end());
-      }
-    } catch (const std::exception&) {  // the child keeps aliases of what could not be listed
+    for (const entry& e : s.entries) list(e, s.pieces);
+    if (!s.pieces.empty()) {
+      void* const page = ::mmap(nullptr, sizeof *s.copied, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      if (page != MAP_FAILED) s.copied = new (page) std::atomic<std::uint32_t>{0};
     }
-    s.copied->store(0, std::memory_order_relaxed);
     errno = saved;
+  }
+  static bool is_mapped(const private_piece& p) noexcept {
+    const int saved = errno;
+    unsigned char resident = 0;
+    const bool is = ::mincore(p.at, 1, &resident) == 0;
+    errno = saved;
+    return is;
   }
   /// Waits for the child, but not for one that makes no progress, such as one that was killed or never made.
   static void in_parent() noexcept {
     all& s = state();
-    if (!s.pieces.empty())
+    if (s.copied)
       for (std::uint32_t seen = 0; seen != finished && has_moved(*s.copied, seen);) {
       }
+    forget_count(s);
     s.mutex.unlock();
   }
   /// Waits until the count is another one than `seen`, and updates it. Returns false if that takes too long.
@@ -107,11 +127,13 @@ class forked_pages {
   static void in_child() noexcept {
     all& s = state();
     const auto tell = [&s](std::uint32_t n) {
+      if (!s.copied) return;
       s.copied->store(n, std::memory_order_release);
       futex_wake(*s.copied);
     };
     std::uint32_t steps = 0;
-    for (const private_piece& p : s.pieces)
+    for (const private_piece& p : s.pieces) {
+      if (!is_mapped(p)) continue;  // MADV_DONTFORK
       if (!detail::make_private(p, [&] { tell(++steps); })) {
         // Later writes of the parent may be seen then, but none of the child's is.
         const int saved = errno;
@@ -119,7 +141,9 @@ class forked_pages {
                                  static_cast<off_t>(p.offset)));
         errno = saved;
       }
+    }
     tell(finished);
+    forget_count(s);
     s.entries.clear();
     s.mutex.unlock();
   }

@@ -119,6 +119,7 @@ class host_transport : public mesh<host_stream> {
 
   void leave() noexcept {
     if (std::exchange(left_, true)) return;
+    if (shared_) shared_->end_registrations();  // takes long, and none of the time for the goodbye
     const deadline began = clock::now();
     if (network_ && failure().ok()) {
       network_->prepare_to_leave(began, [this] { return nothing_queued(); });

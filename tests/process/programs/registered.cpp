@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -526,6 +527,30 @@ void forked(world_type& w) {
   check(data[100000] == 4.0F * static_cast<float>(w.size()), "a wrong sum after fork()");
 }
 
+/// Ends the world on one thread, and registrations on others, which free the memory at once.
+void end_on_many_threads(std::optional<world_type>& w) {
+  struct array {
+    explicit array(world_type& with) : data(1 << 20, 5), held(with.register_buffer(data)) {}
+    std::vector<float> data;
+    tutti::registration held;
+  };
+  std::vector<std::unique_ptr<array>> all;
+  for (int i = 0; i < 16; ++i) all.push_back(std::make_unique<array>(*w));
+  std::atomic<bool> go{false};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      while (!go) std::this_thread::yield();
+      for (std::size_t i = 4 * static_cast<std::size_t>(t), end = i + 4; i < end; ++i) {
+        all[i]->held.release();
+        check(!is_shared(all[i]->data.data() + 5000) && all[i]->data[5000] == 5, "not private after its end");
+        all[i].reset();
+      }
+    });
+  go = true;
+  w.reset();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -552,6 +577,8 @@ int main(int argc, char** argv) try {
       check(e.kind() == tutti::errc::peer_lost, e.what());
     }
     check(std::all_of(kept.begin(), kept.end(), [](float f) { return f == 5; }), "other numbers after a death");
+  } else if (what == "race") {
+    end_on_many_threads(world);
   } else if (what == "failed") {
     after_a_failure(*world);
   } else if (what == "gradients") {

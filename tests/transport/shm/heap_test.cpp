@@ -117,6 +117,23 @@ TEST_CASE("pages are taken when memory is handed out, in steps") {
   CHECK(s.heap.reserved_bytes() - before <= 102 * MiB);
 }
 
+TEST_CASE("a free block beside one whose pages were given back has none either, and takes no page twice") {
+  for (const bool at_the_end : {false, true}) {
+    second_half s{256 * MiB};
+    std::byte* const kept = s.heap.allocate(30 * MiB);
+    std::byte* const back = s.heap.allocate(10 * MiB);
+    std::byte* const next = at_the_end ? nullptr : s.heap.allocate(page);
+    s.heap.deallocate(kept);
+    const std::uint64_t before = s.pages_taken();
+    s.heap.give_back(back);
+    CHECK(s.pages_taken() <= before - 40 * MiB);
+    CHECK(s.heap.allocate(40 * MiB) == kept);
+    CHECK(s.pages_taken() >= 40 * MiB);
+    CHECK(is_zero(kept, 40 * MiB));
+    s.heap.deallocate(next);
+  }
+}
+
 TEST_CASE("a full heap says so and stays usable") {
   second_half s{16 * page};
   CHECK_THROWS_WITH_AS(

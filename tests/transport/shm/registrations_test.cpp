@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -195,6 +196,46 @@ TEST_CASE("shm registrations: the end of the rank ends them") {
   }
   CHECK_FALSE(is_shared(data.data() + 5000));
   CHECK(data == numbers(100000));
+}
+
+TEST_CASE("shm registrations: memory that could not become private is the program's for ever, also in a child") {
+  if (tutti_test::slow) return;                                // sanitizers end the process if they have no memory
+  static auto& data = *new std::vector<int>(numbers(100000));  // as its pages stay shared, nobody else may get them
+  {
+    rank r;
+    shm_registration* const one = r.all.add(bytes_of(data), "x");
+    REQUIRE(one);
+    rlimit before{}, none{};
+    REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+    none = {4096, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_AS, &none) == 0);
+    r.all.remove(*one);
+    REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(r.all.empty());
+  }
+  CHECK(is_shared(data.data() + 5000));  // nothing is copied beside a program that may write now
+  CHECK(data == numbers(100000));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(data == numbers(100000) && !is_shared(data.data() + 5000) ? 0 : 1);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("shm registrations: a child made by fork() may register its copy in a world of its own") {
+  auto data = numbers(100000);
+  rank r;
+  REQUIRE(r.all.add(bytes_of(data), "x"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    rank mine;
+    const bool registered = mine.all.add(bytes_of(data), "y") != nullptr && is_shared(data.data() + 5000);
+    ::_exit(registered && data == numbers(100000) ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(contains(complaint([&] { (void)r.all.add(bytes_of(data), "z"); }), "that x has"));
 }
 
 /// A control group of its own below that of this process, with a limit of memory.

@@ -75,10 +75,14 @@ class shm_domain {
     area().fail(why);
     bell_.ring_all();
   }
+  /// Makes all registered memory private; does nothing in a child made by fork().
+  void end_registrations() noexcept {
+    if (::getpid() == pid_) registrations_.end_all();
+  }
   /// Ends all registrations, says goodbye and wakes all ranks; does nothing in a child made by fork().
   void leave() noexcept {
     if (::getpid() != pid_) return;
-    registrations_.end_all();
+    end_registrations();
     area().block(rank()).left.store(1, std::memory_order_release);
     bell_.ring_all();
   }

@@ -61,23 +61,11 @@ class shm_heap {
 
   /// Frees memory that allocate() returned; ignores every other pointer.
   void deallocate(std::byte* p) noexcept {
-    std::size_t i = block_at(p);
-    if (i == blocks_.size()) return;
-    blocks_[i].used = false;
-    if (i + 1 < blocks_.size() && !blocks_[i + 1].used) swallow_next(i);
-    if (i > 0 && !blocks_[i - 1].used) swallow_next(--i);
-    if (i + 1 != blocks_.size()) return;
-    if (blocks_[i].holes) reserved_ = (std::min)(reserved_, blocks_[i].at);
-    blocks_.pop_back();
+    if (const std::size_t i = block_at(p); i != blocks_.size()) free_block(i, pages::kept);
   }
   /// Does the same, and gives the pages back to the machine: for large memory whose caller may need no other.
   void give_back(std::byte* p) noexcept {
-    const std::size_t i = block_at(p);
-    if (i == blocks_.size()) return;
-    block& b = blocks_[i];
-    const std::uint64_t end = i + 1 == blocks_.size() ? reserved_ : b.at + b.bytes;
-    b.holes = segment_->give_back(offset_ + b.at, end - b.at);
-    deallocate(p);
+    if (const std::size_t i = block_at(p); i != blocks_.size()) free_block(i, pages::given_back);
   }
 
   /// Returns the offset of [p, p + bytes) in this part, if all of it lies inside one allocation or one alias.
@@ -132,6 +120,22 @@ class shm_heap {
   [[nodiscard]] std::size_t block_at(const std::byte* p) const noexcept {
     const std::size_t i = block_of(position(p));
     return i != blocks_.size() && blocks_[i].at == position(p) && blocks_[i].used ? i : blocks_.size();
+  }
+  enum class pages { kept, given_back };
+  /// Merges a block with its free neighbours. If one of them has holes all of it becomes one, so that whoever takes it
+  /// reserves no page twice.
+  void free_block(std::size_t i, pages what) noexcept {
+    blocks_[i].used = false;
+    if (i + 1 < blocks_.size() && !blocks_[i + 1].used) swallow_next(i);
+    if (i > 0 && !blocks_[i - 1].used) swallow_next(--i);
+    block& b = blocks_[i];
+    const bool is_last = i + 1 == blocks_.size();
+    if (b.holes || what == pages::given_back) {
+      const std::uint64_t end = is_last ? reserved_ : b.at + b.bytes;
+      if (segment_->give_back(offset_ + b.at, end - b.at)) b.holes = true;
+      if (is_last && b.holes) reserved_ = (std::min)(reserved_, b.at);
+    }
+    if (is_last) blocks_.pop_back();
   }
   void swallow_next(std::size_t i) noexcept {
     blocks_[i].bytes += blocks_[i + 1].bytes;

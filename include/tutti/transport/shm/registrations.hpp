@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/core/buffer.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/fork_guard.hpp>
 #include <tutti/core/log.hpp>
 #include <tutti/os/aliased_pages.hpp>
 #include <tutti/os/memory.hpp>
@@ -33,7 +35,7 @@ struct shm_registration {
   std::atomic<int> uses{0};  ///< operations in flight on it
 
   [[nodiscard]] bool overlaps(const void* p, std::size_t bytes) const noexcept {
-    return overlap(p, bytes, memory.data(), memory.size());
+    return tutti::overlap(p, bytes, memory.data(), memory.size());
   }
   [[nodiscard]] bool holds(const void* p, std::size_t bytes) const noexcept { return is_within(memory, p, bytes); }
   /// Returns true if [p, p + bytes), which this memory holds, lies in whole pages.
@@ -45,9 +47,6 @@ struct shm_registration {
 
  private:
   static std::uintptr_t address(const void* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
-  static bool overlap(const void* a, std::size_t n, const void* b, std::size_t m) noexcept {
-    return n != 0 && m != 0 && address(a) < address(b) + m && address(b) < address(a) + n;
-  }
   static bool is_within(std::span<std::byte> all, const void* p, std::size_t bytes) noexcept {
     const std::uintptr_t at = address(p) - address(all.data());
     return at < all.size() && bytes <= all.size() - at;
@@ -62,26 +61,30 @@ class registered_ranges {
   /// Adds a range. Throws usage_error, with the words of the other, if it overlaps one.
   static void add(std::span<const std::byte> memory, std::string words) {
     const std::scoped_lock guard{mutex};
-    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()), end = begin + memory.size();
     for (const range& r : ranges())
-      if (begin < r.end && r.begin < end) throw usage_error{"it overlaps memory that " + r.words + " has registered"};
-    ranges().push_back({begin, end, std::move(words)});
+      if (overlap(memory.data(), memory.size(), r.memory.data(), r.memory.size()))
+        throw usage_error{"it overlaps memory that " + r.words + " has registered"};
+    ranges().push_back({memory, std::move(words)});
   }
   static void remove(std::span<const std::byte> memory) noexcept {
     const std::scoped_lock guard{mutex};
-    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-    std::erase_if(ranges(), [begin](const range& r) { return r.begin == begin; });
+    std::erase_if(ranges(), [&](const range& r) { return r.memory.data() == memory.data(); });
   }
 
  private:
   struct range {
-    std::uintptr_t begin, end;
+    std::span<const std::byte> memory;
     std::string words;
   };
-  // Never destroyed: a world of static storage duration ends after main().
+  struct process {
+    fork_guard self;
+    std::vector<range> ranges;
+  };
+  // Never destroyed: a world of static storage duration ends after main(). A child made by fork() has private copies.
   static std::vector<range>& ranges() {
-    static auto* const all = new std::vector<range>;
-    return *all;
+    static process* of = new process;
+    if (of->self.inherited()) of = new process;
+    return of->ranges;
   }
   static inline std::mutex mutex;
 };
@@ -148,11 +151,12 @@ class shm_registrations {
     const auto at = all_.find(reinterpret_cast<std::uintptr_t>(r.memory.data()));
     if (r.pages->end()) {
       heap_->give_back(r.block);
-      all_.erase(at);
-    } else {  // nothing else may ever lie in the block
+    } else {  // nothing else may ever lie in the block, and the program may write to the pages from now on
       log_kept(r.memory.size());
-      kept_.insert(all_.extract(at));
+      r.pages->outlive_segment();
+      static_cast<void>(r.pages.release());
     }
+    all_.erase(at);
   }
   /// Ends all of them.
   void end_all() noexcept {
@@ -183,8 +187,7 @@ class shm_registrations {
   detail::shm_heap* heap_;
   std::byte* base_;
   std::uint64_t offset_;
-  std::map<std::uintptr_t, shm_registration> all_;        // by address
-  std::multimap<std::uintptr_t, shm_registration> kept_;  // could not be made private
+  std::map<std::uintptr_t, shm_registration> all_;  // by address
 };
 
 }  // namespace tutti
