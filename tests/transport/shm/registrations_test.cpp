@@ -198,43 +198,45 @@ TEST_CASE("shm registrations: the end of the rank ends them") {
   CHECK(data == numbers(100000));
 }
 
-TEST_CASE("shm registrations: memory that could not become private is the program's for ever, also in a child") {
-  if (tutti_test::slow) return;                                // sanitizers end the process if they have no memory
-  static auto& data = *new std::vector<int>(numbers(100000));  // as its pages stay shared, nobody else may get them
-  {
-    rank r;
-    shm_registration* const one = r.all.add(bytes_of(data), "x");
-    REQUIRE(one);
-    rlimit before{}, none{};
-    REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
-    none = {4096, before.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_AS, &none) == 0);
-    r.all.remove(*one);
-    REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
-    CHECK(r.all.empty());
-  }
-  CHECK(is_shared(data.data() + 5000));  // nothing is copied beside a program that may write now
-  CHECK(data == numbers(100000));
+/// Returns what `body` returns in a child made by fork(); -1 if it ends otherwise.
+template <class Body>
+int in_child(Body body) {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(data == numbers(100000) && !is_shared(data.data() + 5000) ? 0 : 1);
+  if (child == 0) ::_exit(body());
   int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE("shm registrations: memory that could not become private is the program's for ever, also in a child") {
+  if (tutti_test::slow) return;  // sanitizers end the process if they have no memory
+  const auto registered_for_ever = [] {
+    auto data = numbers(100000);
+    {
+      rank r;
+      shm_registration* const one = r.all.add(bytes_of(data), "x");
+      rlimit before{}, none{};
+      if (!one || ::getrlimit(RLIMIT_AS, &before) != 0) return 2;
+      none = {4096, before.rlim_max};
+      if (::setrlimit(RLIMIT_AS, &none) != 0) return 3;
+      r.all.remove(*one);
+      if (::setrlimit(RLIMIT_AS, &before) != 0 || !r.all.empty()) return 4;
+    }
+    // Nothing is copied beside a program that may write now.
+    if (!is_shared(data.data() + 5000) || data != numbers(100000)) return 5;
+    return in_child([&] { return data == numbers(100000) && !is_shared(data.data() + 5000) ? 0 : 6; });
+  };
+  CHECK(in_child(registered_for_ever) == 0);
 }
 
 TEST_CASE("shm registrations: a child made by fork() may register its copy in a world of its own") {
   auto data = numbers(100000);
   rank r;
   REQUIRE(r.all.add(bytes_of(data), "x"));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    rank mine;
-    const bool registered = mine.all.add(bytes_of(data), "y") != nullptr && is_shared(data.data() + 5000);
-    ::_exit(registered && data == numbers(100000) ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
+  CHECK(in_child([&] {
+          rank mine;
+          const bool registered = mine.all.add(bytes_of(data), "y") != nullptr && is_shared(data.data() + 5000);
+          return registered && data == numbers(100000) ? 0 : 1;
+        }) == 0);
   CHECK(contains(complaint([&] { (void)r.all.add(bytes_of(data), "z"); }), "that x has"));
 }
 
@@ -276,12 +278,11 @@ TEST_CASE("shm registrations: a full memory control group is an error, which cha
     return;
   }
   constexpr int no_entry = 77;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (!group.enter()) ::_exit(no_entry);
+  const int code = in_child([&] {
+    if (!group.enter()) return no_entry;
     auto large = numbers(7 * mib / sizeof(int));
     const auto left = tutti::os::cgroup_memory_headroom();
-    if (!left || *left > 64 * mib || *left < 8 * mib) ::_exit(2);
+    if (!left || *left > 64 * mib || *left < 8 * mib) return 2;
     const std::vector<char> ballast(*left - 4 * mib, 1);
     const auto is_as_before = [&large] {
       for (std::size_t i = 0; i < large.size(); ++i)
@@ -290,17 +291,15 @@ TEST_CASE("shm registrations: a full memory control group is an error, which cha
     };
     rank r;
     const std::string said = tutti_test::words_of<tutti::error>([&] { (void)r.all.add(bytes_of(large), "x"); });
-    if (!contains(said, "memory")) ::_exit(3);
-    if (is_shared(large.data() + 5000) || !is_as_before()) ::_exit(4);
-    if (!r.all.add(bytes_of(large).first(mib), "x")) ::_exit(5);
-    ::_exit(is_as_before() ? 0 : 6);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == no_entry)
+    if (!contains(said, "memory")) return 3;
+    if (is_shared(large.data() + 5000) || !is_as_before()) return 4;
+    if (!r.all.add(bytes_of(large).first(mib), "x")) return 5;
+    return is_as_before() ? 0 : 6;
+  });
+  if (code == no_entry)
     MESSAGE("skipped: no process may enter a memory control group here");
   else
-    CHECK(status == 0);
+    CHECK(code == 0);
 }
 
 }  // namespace
