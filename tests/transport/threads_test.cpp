@@ -150,9 +150,15 @@ TEST_CASE("a transport tells who is behind and where everybody is") {
   threads_transport a{hub, 0}, b{hub, 1}, c{hub, 2};
   for (auto* t : {&a, &b, &c}) t->note_issue(40);
   b.note_issue(39);
-  CHECK(a.waiting_for(nullptr) == 1);
+  a.note_issue(41);
+  c.note_issue(38);
+  CHECK(a.waiting_for(nullptr, 39) == 2);
+  CHECK(a.waiting_for(nullptr, 38) == -1);  // what it has begun since does not matter
+  c.note_issue(40);
+  CHECK(a.waiting_for(nullptr, 40) == 1);
+  CHECK(a.waiting_for(nullptr) == -1);
   CHECK(a.describe(1) == "rank 1 (a thread of this process), last seen at #39");
   b.note_issue(40);
-  CHECK(a.waiting_for(nullptr) == -1);
+  CHECK(a.waiting_for(nullptr, 40) == -1);
   CHECK(a.ranks_per_core() > 0);
 }

@@ -211,7 +211,9 @@ class driver final : public progress_source {
   /// Returns the rank that an operation waits for. One that waits for its turn waits for the rank that the operations
   /// before it in its group wait for.
   [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
-    const auto ask = [this](const op_state& o) { return link_->waiting_for(work_of(o), o.info.context); };
+    const auto ask = [this](const op_state& o) {
+      return link_->waiting_for(work_of(o), o.info.context == 0 ? o.info.sequence : 0);
+    };
     int who = ask(s);
     for (const op_state* o = in_flight_.front(); o != &s && who < 0; o = o->next)
       if (o->info.context == s.info.context) who = ask(*o);

@@ -53,8 +53,8 @@ concept transport =
       { l.tick(now) } noexcept;   // called about every millisecond: are the peers alive?
       { l.abort(why) } noexcept;  // idempotent, the first cause stays; fails all transfers, tells the peers
       { l.failure() } noexcept -> std::same_as<status>;
-      { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // the world rank that it waits for, or -1
-      { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
+      { l.waiting_for(work, tag) } noexcept -> std::same_as<int>;  // the world rank that it waits for, or -1
+      { l.describe(peer) } -> std::same_as<std::string>;           // "rank 3 (host b, pid 712), last seen at #39"
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
       { l.note_issue(tag) } noexcept;             // the world begins the operation with this sequence number
       { l.note_end(tag, tag) } noexcept;          // the world has ended here: the number and hash of its calls

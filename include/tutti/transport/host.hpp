@@ -137,9 +137,10 @@ class host_transport : public mesh<host_stream> {
   void note_end(std::uint64_t calls, std::uint64_t hash) noexcept {
     if (network_) network_->note_end(calls, hash);
   }
-  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
-    if (shared_ && context == 0)
-      if (const int r = shared_->furthest_behind(); r >= 0) return shared_->who(r).rank;
+  /// Returns the rank that an operation waits for. `sequence` is its number, if the world has called it; else 0.
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint64_t sequence = 0) const noexcept {
+    if (shared_)
+      if (const int r = shared_->furthest_behind(sequence); r >= 0) return shared_->who(r).rank;
     const int direct = channel_waits_for(work);
     if (direct < 0 || !remote(direct)) return direct;
     return network_->straggler([&](int p) { return remote(p) && channel(p)->holds(work); });

@@ -112,9 +112,9 @@ class threads_transport : public mesh<ring_stream> {
     area_.block(rank()).issued.store(sequence, std::memory_order_relaxed);
   }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
-    if (context != 0) return channel_waits_for(work);
-    const int behind = area_.furthest_behind(area_.block(rank()).issued.load(std::memory_order_relaxed));
+  /// Returns the rank that an operation waits for. `sequence` is its number, if the world has called it; else 0.
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint64_t sequence = 0) const noexcept {
+    const int behind = area_.furthest_behind(sequence);
     return behind >= 0 ? behind : channel_waits_for(work);
   }
   [[nodiscard]] std::string describe(int peer) const {

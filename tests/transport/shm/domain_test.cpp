@@ -123,7 +123,8 @@ TEST_CASE("a domain of one has no descriptor, no one to miss and one rank per it
   shm_domain d{offer.hand_out({drive::myself(0)}, 0, tutti::after(10s))};
   CHECK(d.descriptor() == -1);
   CHECK(gone(d).empty());
-  CHECK(d.furthest_behind() == -1);
+  d.note_issue(1);
+  CHECK(d.furthest_behind(1) == -1);
   CHECK(d.resolve(0, 0, 1 << 20) == d.heap().allocate(10));
   CHECK(d.resolve(0, 0, (1 << 20) + 1) == nullptr);
   CHECK(d.ranks_per_core() <= 1);

@@ -56,9 +56,8 @@ class shm_transport : public tutti::mesh<tutti::ring_stream> {
   void leave() noexcept { domain_.leave(); }
   void note_issue(std::uint64_t sequence) noexcept { domain_.note_issue(sequence); }
 
-  [[nodiscard]] int waiting_for(const tutti::routine::promise_type* work, std::uint32_t context = 0) const noexcept {
-    if (context != 0) return channel_waits_for(work);
-    const int behind = domain_.furthest_behind();
+  [[nodiscard]] int waiting_for(const tutti::routine::promise_type* work, std::uint64_t sequence = 0) const noexcept {
+    const int behind = domain_.furthest_behind(sequence);
     return behind >= 0 ? behind : channel_waits_for(work);
   }
   [[nodiscard]] std::string describe(int peer) const {

@@ -325,21 +325,21 @@ TEST_CASE("a transport leaves nothing behind: no descriptor, no mapping, no name
 }
 
 TEST_CASE("a transport tells who is behind, and names everybody") {
-  shm_world world{3, [](int rank, shm_world& w) {
-                    shm_transport t{w.take_place(rank)};
-                    rank_driver<shm_transport> d{t};
-                    t.note_issue(rank == 1 ? 39 : 40);
-                    expect(d.run(drive::barrier(t, 1)).ok(), "the barrier failed");
-                    expect(t.waiting_for(nullptr) == (rank == 1 ? -1 : 1), "waits for somebody else");
-                    const std::string who = t.describe(1);
-                    expect(who == "rank 1 (host " + tutti::os::hostname() + ", pid " + std::to_string(w.of(1).pid) +
-                                      "), last seen at #39",
-                           who);
-                    expect(t.describe(-1) == "an unknown rank" && t.describe(3) == "an unknown rank",
-                           "knows a stranger");
-                    expect(t.ranks_per_core() > 0 && t.maps(0) && t.maps(2), "odd numbers");
-                    expect(d.run(drive::barrier(t, 2)).ok(), "the barrier failed");
-                  }};
+  shm_world world{
+      3, [](int rank, shm_world& w) {
+        shm_transport t{w.take_place(rank)};
+        rank_driver<shm_transport> d{t};
+        t.note_issue(rank == 1 ? 39 : 40);
+        expect(d.run(drive::barrier(t, 1)).ok(), "the barrier failed");
+        expect(t.waiting_for(nullptr, rank == 1 ? 39 : 40) == (rank == 1 ? -1 : 1), "waits for somebody else");
+        const std::string who = t.describe(1);
+        expect(who == "rank 1 (host " + tutti::os::hostname() + ", pid " + std::to_string(w.of(1).pid) +
+                          "), last seen at #39",
+               who);
+        expect(t.describe(-1) == "an unknown rank" && t.describe(3) == "an unknown rank", "knows a stranger");
+        expect(t.ranks_per_core() > 0 && t.maps(0) && t.maps(2), "odd numbers");
+        expect(d.run(drive::barrier(t, 2)).ok(), "the barrier failed");
+      }};
   CHECK(world.trouble() == "");
 }
 

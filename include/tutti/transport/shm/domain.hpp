@@ -91,10 +91,8 @@ class shm_domain {
   void note_issue(std::uint64_t sequence) noexcept {
     area().block(rank()).issued.store(sequence, std::memory_order_relaxed);
   }
-  /// Returns the rank whose world is furthest behind this one's; -1 if none is.
-  [[nodiscard]] int furthest_behind() const noexcept {
-    return area().furthest_behind(area().block(rank()).issued.load(std::memory_order_relaxed));
-  }
+  /// Returns the rank that has begun the fewest operations of the world, if that is fewer than `sequence`; else -1.
+  [[nodiscard]] int furthest_behind(std::uint64_t sequence) const noexcept { return area().furthest_behind(sequence); }
 
   /// Returns the address here of [where, where + bytes) in a rank's heap; null if that leaves the heap.
   [[nodiscard]] std::byte* resolve(int rank, std::uint64_t where, std::size_t bytes) const noexcept {

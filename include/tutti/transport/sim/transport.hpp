@@ -76,7 +76,7 @@ class sim_transport : public mesh<sim_pipe> {
   /// Does nothing: a rank that waits for ever is found at once, and real time must not change what happens.
   void ask(const routine::promise_type*, std::uint64_t) noexcept {}
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t = 0) const noexcept {
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint64_t = 0) const noexcept {
     return channel_waits_for(work);
   }
   [[nodiscard]] std::string describe(int peer) const {

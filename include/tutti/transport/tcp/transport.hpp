@@ -59,7 +59,7 @@ class tcp_transport : public mesh<tcp_stream> {
   void note_issue(std::uint64_t sequence) noexcept { domain_.note_issue(sequence); }
   void note_end(std::uint64_t calls, std::uint64_t hash) noexcept { domain_.note_end(calls, hash); }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t = 0) const noexcept {
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint64_t = 0) const noexcept {
     return domain_.straggler([&](int p) { return channel(p)->holds(work); });
   }
   [[nodiscard]] std::string describe(int p) const {
