@@ -1,4 +1,7 @@
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
@@ -31,6 +34,13 @@ TEST_CASE("a peer that is busy is waited for, a machine that does not answer is 
   while (d.where() == state::connecting) d.progress();
   d.expire(tutti::clock::now() + 1h);
   CHECK(d.progress() == state::greeting);
+  // The kernel asks whether the machine is there, within seconds.
+  int alive = 0, idle = 0;
+  socklen_t bytes = sizeof alive;
+  REQUIRE(::getsockopt(d.socket(), SOL_SOCKET, SO_KEEPALIVE, &alive, &bytes) == 0);
+  REQUIRE(::getsockopt(d.socket(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, &bytes) == 0);
+  CHECK(alive == 1);
+  CHECK(idle <= 4);
 
   tcp_connect_attempt never{raw_tcp::address_of("192.0.2.1:9"), job.terms(1, 2, 0), tutti::after(5s)};
   if (never.progress() == state::connecting) {  // where there is no route at all, that is known at once
@@ -42,7 +52,7 @@ TEST_CASE("a peer that is busy is waited for, a machine that does not answer is 
   CHECK(never.where() == state::failed);
 }
 
-TEST_CASE("a door that closes during the greeting is no refusal") {
+TEST_CASE("a connection that closes during the greeting is no refusal") {
   tutti::tcp_listener l;
   tcp_connect_attempt d{raw_tcp::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.progress() == state::connecting) {

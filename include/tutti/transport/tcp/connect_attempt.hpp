@@ -9,6 +9,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
+#include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp/secure_channel.hpp>
 #include <tutti/wire/client_handshake.hpp>
 
@@ -44,6 +45,8 @@ class tcp_connect_attempt {
       error_ = os::connect_result(socket_.native());
       if (error_ == EINPROGRESS) return state_;
       state_ = error_ == 0 ? state::greeting : state::failed;
+      // The peer's machine may die before the peer answers. Whoever takes the connection sets its own options.
+      if (error_ == 0) static_cast<void>(os::set_tcp_options(socket_.native(), {}));
     }
     while (state_ == state::greeting && converse()) {
     }
