@@ -175,6 +175,7 @@ class composed_core {
   }
 
   void start_by(algo::decision d, const barrier_args& a, op_state& s) noexcept {
+    if (alone(s)) return finish(s);
     if (run_small(s, a, d)) return;
     state_.shm_state.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
     run(s, a, d, [&](auto l, const barrier_args&) {
