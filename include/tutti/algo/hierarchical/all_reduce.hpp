@@ -131,10 +131,10 @@ class over_machines {
 /// and the blocks are gathered inside; below 4 KiB, or with different numbers of ranks, a node leader exchanges
 /// everything.
 ///
-/// With M nodes, large messages are cut into chunks of kM/2 MiB; two chunks are between nodes while a third is inside.
-/// Any number of ranks, any count. Per chunk: two or three rounds inside, and the steps of an all_reduce of M ranks
-/// between nodes; 2N(M-1)/(kM) bytes per rank between nodes, where a flat ring sends 2N(n-1)/n (as in Horovod and in
-/// NCCL's trees of rings). `memory` must outlive the routine.
+/// With M nodes, large messages are cut into chunks of kM/2 MiB, of M/2 MiB with node leaders; two chunks are between
+/// nodes while a third is inside. Any number of ranks, any count. Per chunk: two or three rounds inside, and the steps
+/// of an all_reduce of M ranks between nodes; 2N(M-1)/(kM) bytes per rank between nodes, where a flat ring sends
+/// 2N(n-1)/n (as in Horovod and in NCCL's trees of rings). `memory` must outlive the routine.
 template <mapped_transport T>
 routine hierarchical_all_reduce(group_link<T> link, node_group& memory, all_reduce_args a) {
   ticket_lock::ticket first{memory.up.order, link.link()}, last{memory.down.order, link.link()};

@@ -28,9 +28,9 @@ inline void stage_list(shm_group& shm, buffer_list_cursor& from, std::byte* slot
 }  // namespace detail
 
 /// All-reduce of many buffers as if they were one, in shared memory. The buffers are packed while they are staged, so
-/// nothing is copied more often than for one buffer. Rounds and folds are those of direct_all_reduce, staged. Lists
-/// that all ranks map, from 4 KiB on, are not staged: two rounds, 1/n of the elements folded and stored n times per
-/// rank.
+/// nothing is copied more often than for one buffer. Up to 64 KiB one round, in which every rank folds everything; else
+/// two. Lists that all ranks map, from 4 KiB on, are not staged: two rounds, 1/n of the elements folded and stored n
+/// times per rank.
 template <mapped_transport T>
 routine direct_all_reduce_coalesced(group_link<T> link, shm_group& shm, all_reduce_coalesced_args a) {
   detail::shm_turn<T> turn{link, shm};

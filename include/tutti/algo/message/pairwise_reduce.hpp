@@ -53,8 +53,8 @@ routine pairwise_block(L link, const void* in, std::size_t element, blocks cut, 
 
 /// All-reduce by pairs: every two ranks exchange operands, each rank folds its block in rank order, and the blocks are
 /// gathered around a ring. The bits are those of the direct algorithms: they depend on neither size nor transport.
-/// 2(n-1) steps for each MiB of a rank's block, 2N(n-1)/n bytes sent per rank, as in a ring; up to 1 MiB of temporary
-/// memory, or n elements.
+/// n-1 steps for each 1/n MiB of a rank's block, and n-1 of the ring; 2N(n-1)/n bytes sent per rank, as in a ring; up
+/// to 1 MiB of temporary memory, or n elements.
 template <message_link L>
 routine pairwise_all_reduce(L link, all_reduce_args a) {
   const std::size_t element = a.out.element_bytes;

@@ -13,8 +13,8 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths around a ring, in chunks of 256 KiB. n-1 steps per
-/// chunk of the longest block; every rank sends all blocks but its right neighbour's once.
+/// All-gather of blocks of any lengths around a ring, in chunks of 256 KiB. n-1 steps per chunk of the longest block;
+/// every rank sends all blocks but its right neighbour's once.
 template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
   const int n = link.size(), r = link.rank();
@@ -40,9 +40,9 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     }
 }
 
-/// Reduce-scatter of blocks of any lengths around a ring, in chunks of 256 KiB. Partial
-/// sums of one chunk go around, so temporary memory for two chunks is enough. n-1 steps per chunk of the longest block;
-/// every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at rank b.
+/// Reduce-scatter of blocks of any lengths around a ring, in chunks of 256 KiB. Partial sums of one chunk go around, so
+/// temporary memory for two chunks is enough. n-1 steps per chunk of the longest block; every rank sends all blocks but
+/// its own once. Block b starts at rank b + 1 and ends at rank b.
 template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
