@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "launcher.hpp"
 #include "support/temporary_directory.hpp"
@@ -144,4 +146,27 @@ TEST_CASE("run/failure: success says nothing") {
   CHECK(done.status == 0);
   CHECK(done.out.empty());
   CHECK(done.err.empty());
+}
+
+// As a debugger does that is stopped itself.
+TEST_CASE("run/failure: a rank that dies while a debugger holds it stops nothing, and its end is reported later") {
+  job running{script({"-n", "2"}, "trap 'echo noticed' USR1; echo pid $$ rank $RANK; while :; do sleep 0.01; done")};
+  running.await("rank ", 2);
+  const pid_t rank0 = numbers_after(running.out(), "[0] pid").front();
+  if (::ptrace(PTRACE_SEIZE, rank0, nullptr, nullptr) != 0) {
+    MESSAGE("skipped: ptrace is not allowed here");
+    return;
+  }
+  ::kill(rank0, SIGKILL);
+  REQUIRE(eventually([&] { return !is_alive(rank0); }));
+  running.signal(SIGUSR1);
+  running.await("[1] noticed");  // the launcher passes on signals and output
+  running.signal(SIGTERM);
+  running.await("SIGTERM: ending the ranks");
+  CHECK(::waitpid(rank0, nullptr, __WALL) == rank0);
+  const auto done = running.wait();
+  CHECK(done.status == 128 + SIGKILL);
+  CHECK(contains(done.err, "tutti-run: rank 0 (pid "));
+  CHECK(contains(done.err, "killed by SIGKILL"));
+  CHECK(contains(done.err, "ended by tutti-run with SIGTERM: rank 1\n"));
 }

@@ -147,7 +147,7 @@ std::string describe(const job_summary& job, const output& shown) {
   if (job.gave_up) {
     const auto alive = select(job, [](const rank_end& rank) { return !rank.ended; });
     lines += text("tutti-run: SIGKILL did not end ", alive.empty() ? "what the ranks had started" : named(job, alive),
-                  ": stuck inside the kernel (state D in ps)\n");
+                  ": stuck inside the kernel (state D in ps) or held by a debugger\n");
   }
   return lines;
 }

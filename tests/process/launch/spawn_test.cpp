@@ -68,6 +68,12 @@ TEST_CASE("spawn: ranks that do not end after a failure are killed") {
   check_says(spawned("stubborn", {"settle=50", "grace=100"}), {"rank 2 of 4 threw std::runtime_error: first\n"});
 }
 
+TEST_CASE("spawn: a rank that is dead, and held by a debugger, does not keep the others from being ended") {
+  const std::string all = spawned("held", {"n=2", "settle=50", "grace=100"});
+  if (contains(all, "ptrace is not allowed")) return;
+  check_says(all, {"rank 1 of 2 threw std::runtime_error: holds rank 0\n"});
+}
+
 TEST_CASE("spawn: no rank outlives the parent, however it dies") {
   for (const int signal : {SIGKILL, SIGTERM, SIGINT}) {
     processes all;

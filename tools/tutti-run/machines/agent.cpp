@@ -86,6 +86,7 @@ class agent {
   phase phase_ = phase::waiting;
   clock::time_point next_word_ = clock::now();
   clock::time_point deadline_ = clock::time_point::max();
+  clock::time_point next_tick_ = clock::time_point::max();
   clock::time_point next_kill_ = clock::time_point::max();
   int status_ = 0;
 };
@@ -99,7 +100,7 @@ int agent::run() {
     for (const auto& one : happened) handle(one);
     const auto now = clock::now();
     if (ranks_) {
-      ranks_->tick(now);
+      next_tick_ = ranks_->tick(now);
       if (const auto passed = pipes_->pass_input(); passed > 0)
         messages_.send(message::credit, message_writer{}.number(passed).bytes());
     }
@@ -113,7 +114,8 @@ int agent::run() {
 }
 
 clock::time_point agent::next_deadline() const noexcept {
-  return std::min({deadline_, next_word_, phase_ == phase::killing ? next_kill_ : clock::time_point::max()});
+  return std::min(
+      {deadline_, next_word_, next_tick_, phase_ == phase::killing ? next_kill_ : clock::time_point::max()});
 }
 
 void agent::handle(const event& happened) {

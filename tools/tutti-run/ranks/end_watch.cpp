@@ -13,7 +13,7 @@ void end_watch::add(const rank_process& process, int rank) {
 }
 
 int end_watch::observe(std::vector<rank_process>& processes, std::vector<rank_end>& ends) {
-  int died = 0;
+  int died = take_held(ends);
   for (auto happened = events_.wait({}); !happened.empty(); happened = events_.wait({})) {
     const auto now = clock::now();
     for (const auto& one : happened) {
@@ -24,14 +24,25 @@ int end_watch::observe(std::vector<rank_process>& processes, std::vector<rank_en
       if (one.from == source::last_breath) {
         process.breath.reset();
         // A program that closes what it does not know is not dying.
-        if (!end.ended && is_exiting(end.pid)) end.died = mark;
-      } else if (record_death(end, mark)) {
+        if (!end.ended && mark.order < end.died.order && is_exiting(end.pid)) end.died = mark;
+      } else {
+        if (mark.order < end.died.order) end.died = mark;
+        // A tracer, such as a debugger, takes note of the death before the parent can.
+        if (record_death(end))
+          ++died;
+        else
+          held_.push_back(one.index);
+        events_.remove(process.handle.value());  // a rank that has not begun its program has the descriptor, too
         process.handle.reset();
-        ++died;
       }
     }
   }
   return died;
+}
+
+int end_watch::take_held(std::vector<rank_end>& ends) {
+  return static_cast<int>(
+      std::erase_if(held_, [&](int index) { return record_death(ends[static_cast<std::size_t>(index)]); }));
 }
 
 // A program may have had more than one world; the last one that failed may be why it ends.
@@ -41,11 +52,10 @@ void end_watch::hear(const rank_process& process, rank_end& end) noexcept {
     end.blames = rank;
 }
 
-bool end_watch::record_death(rank_end& end, rank_end::mark when) const noexcept {
+bool end_watch::record_death(rank_end& end) const noexcept {
   siginfo_t how{};
   if (::waitid(P_PID, static_cast<id_t>(end.pid), &how, WEXITED | WNOHANG) != 0 || how.si_pid == 0) return false;
   end.ended = true;
-  if (when.order < end.died.order) end.died = when;
   end.by_launcher = end.died.order > ending_from_;
   end.code = how.si_code;
   end.status = how.si_status;

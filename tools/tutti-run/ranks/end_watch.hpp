@@ -22,14 +22,20 @@ class end_watch {
   /// Records what has happened since the last call; returns how many ranks have died.
   int observe(std::vector<rank_process>& processes, std::vector<rank_end>& ends);
 
+  /// Whether a rank is dead whose end a debugger still keeps to itself. Nothing tells of the moment in which it lets
+  /// go: call observe() again after a while.
+  bool has_held() const noexcept { return !held_.empty(); }
+
   /// What comes after this is the launcher's doing.
   void begin_ending() noexcept { ending_from_ = seen_; }
 
  private:
   static void hear(const rank_process& process, rank_end& end) noexcept;
-  bool record_death(rank_end& end, rank_end::mark when) const noexcept;
+  bool record_death(rank_end& end) const noexcept;
+  int take_held(std::vector<rank_end>& ends);
 
   poller events_;
+  std::vector<int> held_;
   std::uint64_t seen_ = 0;
   std::uint64_t ending_from_ = std::numeric_limits<std::uint64_t>::max();
 };

@@ -68,9 +68,10 @@ int local_ranks::observe() {
   return died;
 }
 
-clock::time_point local_ranks::tick(clock::time_point) {
+clock::time_point local_ranks::tick(clock::time_point now) {
+  constexpr std::chrono::milliseconds between_looks_at_held{50};
   if (reaping_due_) reap_adopted();
-  return clock::time_point::max();
+  return ends_.has_held() ? now + between_looks_at_held : clock::time_point::max();
 }
 
 void local_ranks::reap_adopted() {

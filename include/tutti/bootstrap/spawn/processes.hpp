@@ -177,8 +177,8 @@ class spawned_processes {
     bool by_asking = false;
     for (const process& p : all_) {
       if (p.pid <= 0) continue;
-      watched.push_back({p.end.native(), POLLIN, 0});
-      by_asking = by_asking || p.end.native() < 0;
+      by_asking = by_asking || p.held || p.end.native() < 0;
+      if (!p.held) watched.push_back({p.end.native(), POLLIN, 0});
     }
     auto patience = std::chrono::ceil<std::chrono::milliseconds>(remaining(until)).count();
     patience = (std::min)(patience, std::int64_t{by_asking ? 20 : 60'000});
@@ -200,6 +200,7 @@ class spawned_processes {
   struct process {
     ::pid_t pid = 0;  ///< 0 once it has ended
     os::process_watch end;
+    bool held = false;  ///< dead, but a debugger that traces it has not let go of it
   };
 
   /// The other constructor calls this one, so that the destructor runs for what throws after it.
@@ -209,8 +210,10 @@ class spawned_processes {
     if (p.pid <= 0 || !p.end.exited()) return std::nullopt;
     int status = 0;
     ::pid_t who = 0;
-    while ((who = ::waitpid(p.pid, &status, 0)) < 0 && errno == EINTR) {
+    while ((who = ::waitpid(p.pid, &status, WNOHANG)) < 0 && errno == EINTR) {
     }
+    p.held = who == 0;
+    if (p.held) return std::nullopt;
     p.pid = 0;
     return who < 0 ? unknown_status : static_cast<std::uint64_t>(status);
   }
