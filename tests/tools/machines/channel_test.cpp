@@ -28,7 +28,9 @@ TEST_CASE("run/channel: messages arrive whole, after what a shell has printed") 
   channel second{std::move(there[0]), std::move(back[1]), events, 1, "\nbanner\n"};
   said heard;
   const auto take = [&](message kind, std::string_view content) { heard.emplace_back(kind, content); };
+  CHECK_FALSE(second.has_waiting());
   first.send_raw("Welcome to node1!\nban");
+  CHECK(second.has_waiting());
   CHECK(second.receive(take));
   first.send_raw("dana\nban");
   CHECK(second.receive(take));

@@ -1,6 +1,7 @@
 #include "tutti-run/machines/channel.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include <array>
 
@@ -88,13 +89,18 @@ void channel::deliver(const receiver& take) {
   while (received_.size() - used >= header && in_) {
     std::size_t length = 0;
     for (std::size_t i = 4; i-- > 0;) length = length << 8U | static_cast<unsigned char>(received_[used + i]);
-    if (length > longest_message) throw failure(1, "a message between launchers is malformed");
+    if (length > longest_message) throw bad_message("is malformed");
     if (received_.size() - used - header < length) break;
     const auto kind = static_cast<message>(received_[used + 4]);
     take(kind, std::string_view{received_}.substr(used + header, length));
     used += header + length;
   }
   received_.erase(0, used);
+}
+
+bool channel::has_waiting() const noexcept {
+  pollfd ready{in_.value(), POLLIN, 0};
+  return in_ && ::poll(&ready, 1, 0) > 0;
 }
 
 void channel::close() noexcept {

@@ -32,7 +32,8 @@ class channel {
   bool is_open() const noexcept { return static_cast<bool>(in_); }
   /// Returns the time at which the last byte came, or this was made.
   clock::time_point last_heard() const noexcept { return heard_; }
-  bool met() const noexcept { return expected_.empty(); }
+  /// Returns true if receive() would take something now, be it the end.
+  bool has_waiting() const noexcept;
 
  private:
   void deliver(const receiver& take);

@@ -55,7 +55,13 @@ class message_writer {
   std::string bytes_;
 };
 
-/// Reader of the same; throws `failure` if the message is too short.
+/// A message that a launcher of the same version does not send.
+class bad_message : public failure {
+ public:
+  explicit bad_message(const char* what) : failure(1, text("a message between launchers ", what)) {}
+};
+
+/// Reader of the same; throws `bad_message` if the message is too short.
 class message_reader {
  public:
   explicit message_reader(std::string_view bytes) noexcept : left_(bytes) {}
@@ -80,7 +86,7 @@ class message_reader {
 
  private:
   std::string_view take(std::size_t count) {
-    if (count > left_.size()) throw failure(1, "a message between launchers is too short");
+    if (count > left_.size()) throw bad_message("is too short");
     const auto taken = left_.substr(0, count);
     left_.remove_prefix(count);
     return taken;

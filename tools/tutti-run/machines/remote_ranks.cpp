@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include <tutti/os/host.hpp>
+
 #include "tutti-run/machines/choose_rendezvous.hpp"
 #include "tutti-run/machines/message.hpp"
 #include "tutti-run/output/output.hpp"
@@ -20,12 +22,6 @@ using namespace std::chrono_literals;
 
 constexpr auto longest_start = 60s;  // also for a login that asks several servers
 constexpr std::size_t words_kept = 10;
-
-std::string own_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 // The exit status as a shell shows it; nothing while it runs.
 std::optional<int> status_of(const piped_process& process, int milliseconds) {
@@ -40,7 +36,7 @@ std::optional<int> status_of(const piped_process& process, int milliseconds) {
 // The rank that a message of a machine with `ranks` ranks from `first` on is about.
 int rank_in(int first, int ranks, message_reader& in) {
   const auto index = in.number();
-  if (index < 0 || index >= ranks) throw failure(1, "a message between launchers names a rank of another machine");
+  if (index < 0 || index >= ranks) throw bad_message("names a rank of another machine");
   return first + static_cast<int>(index);
 }
 
@@ -86,11 +82,12 @@ rank_names remote_ranks::names(const std::vector<machine_slots>& machines) {
 void remote_ranks::connect(const machine_slots& where, int index, int first) {
   const auto& how = given_.machines;
   const remote_shell shell{words_of(how.ssh), how.launcher.empty() ? own_path() : how.launcher};
-  const bool here = is_here(where, own_name());
+  const bool here = is_here(where, os::hostname());
   auto process = start_piped(agent_command(shell, where.host, here), signals_);
   channel messages{std::move(process.out), std::move(process.in), events_, index, std::string{agent_banner}};
   events_.add(process.err.value(), EPOLLIN, source::words, index);
-  machines_.push_back({name_of(where), here, first, where.slots, std::move(process), std::move(messages), {}, {}, {}});
+  machines_.push_back(
+      {name_of(where), where.host, here, first, where.slots, std::move(process), std::move(messages), {}, {}, {}});
 }
 
 void remote_ranks::start(job_summary& job, output& shown) {
@@ -153,8 +150,9 @@ void remote_ranks::await(state wanted, std::size_t from, std::size_t to, const c
     const auto now = clock::now();
     if (now >= deadline) {
       const auto late = std::find_if_not(first, last, there);
-      throw failure(1, text(late->name, " ", what, " within ", longest_start.count(), " s; try: ", given_.machines.ssh,
-                            " -o BatchMode=yes ", late->name, " true"));
+      const bool by_ssh = wanted == state::met && !late->here;
+      throw failure(1, text(late->name, " ", what, " within ", longest_start.count(), " s",
+                            by_ssh ? "; try: " + ssh_to_try(*late) : ""));
     }
     tick(now);
     for (const auto& happened : events_.wait(std::min(deadline, next_word_))) {
@@ -170,14 +168,19 @@ void remote_ranks::await(state wanted, std::size_t from, std::size_t to, const c
   }
 }
 
+std::string remote_ranks::ssh_to_try(const machine& one) const {
+  return text(given_.machines.ssh, " -o BatchMode=yes ", one.target, " true");
+}
+
 void remote_ranks::check_start(const machine& one) const {
   if (!one.broken || one.at > state::prepared) return;
-  const int status = status_of(one.process, 1000).value_or(-1);
+  const auto status = status_of(one.process, 1000);
+  const std::string ended = status ? text(" ended with exit code ", *status) : " has closed its output";
   std::string why = text(one.name, ": ");
   const bool met = one.at > state::starting;
   const std::string command = given_.machines.launcher.empty() ? own_path() : given_.machines.launcher;
   if (one.here || met)
-    why += text("its launcher ended with exit code ", status, " before the ranks ran");
+    why += text("its launcher", ended, " before the ranks ran");
   else if (status == 127)
     why += text("there is no ", command,
                 "; install tutti-run there at the same path, or say where it is with "
@@ -185,9 +188,8 @@ void remote_ranks::check_start(const machine& one) const {
   else if (status == 126)
     why += text(command, " cannot be run there; is it built for another system?");
   else
-    why += text(words_of(given_.machines.ssh).front(), " ended with exit code ", status,
-                "; it must get there without a question: try ", given_.machines.ssh, " -o BatchMode=yes ", one.name,
-                " true");
+    why += text(words_of(given_.machines.ssh).front(), ended, "; it must get there without a question: try ",
+                ssh_to_try(one));
   for (const auto& line : one.said) why += text("\n  | ", line);
   throw failure(1, why);
 }
@@ -200,7 +202,11 @@ void remote_ranks::handle(const event& happened) {
   if (happened.from != source::machine || from.broken || !from.messages.is_open()) return;
   from.messages.flush();
   const auto take = [&](message kind, std::string_view content) { obey(from, kind, content); };
-  if (from.messages.receive(take) || !from.messages.is_open()) return;
+  try {
+    if (from.messages.receive(take) || !from.messages.is_open()) return;
+  } catch (const bad_message& why) {
+    throw failure(1, text(from.name, ": ", why.what()));
+  }
   read_words(from);
   from.broken = true;
   from.messages.close();
@@ -238,9 +244,13 @@ void remote_ranks::obey(machine& from, message kind, std::string_view content) {
       from.owed += static_cast<std::int64_t>(bytes.size());
       return;
     }
-    case message::credit:
-      input_credit_ += in.number();
+    case message::credit: {
+      const auto more = in.number();
+      if (&from != &machines_.front() || more < 0 || more > input_window - input_credit_)
+        throw bad_message("takes more input than was sent");
+      input_credit_ += more;
       return pass_input();
+    }
     case message::ended:
       return record_end(from, content);
     case message::status: {
@@ -302,7 +312,8 @@ void remote_ranks::pass_input() {
   if (to.at != state::running || job_->ranks.front().ended) return stop(input::none);
   std::array<char, input_window> some;
   for (pollfd ready{STDIN_FILENO, POLLIN, 0}; input_credit_ > 0 && ::poll(&ready, 1, 0) > 0;) {
-    const auto count = ::read(STDIN_FILENO, some.data(), static_cast<std::size_t>(input_credit_));
+    const auto count =
+        ::read(STDIN_FILENO, some.data(), std::min(some.size(), static_cast<std::size_t>(input_credit_)));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count <= 0) {
@@ -352,6 +363,7 @@ clock::time_point remote_ranks::tick(clock::time_point now) {
 void remote_ranks::lose_silent(clock::time_point now, clock::duration longest) {
   for (auto& one : machines_) {
     if (one.at != state::running || now - one.messages.last_heard() < longest) continue;
+    if (one.messages.has_waiting()) continue;  // it is this process that is late
     const auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(now - one.messages.last_heard());
     std::array<char, 32> seconds{};
     std::snprintf(seconds.data(), seconds.size(), "%.1f s", static_cast<double>(silence.count()) / 1000);

@@ -47,6 +47,7 @@ class remote_ranks : public job_ranks {
 
   struct machine {
     std::string name;
+    std::string target;  ///< as ssh takes it
     bool here = false;
     int first = 0;
     int ranks = 0;
@@ -65,6 +66,7 @@ class remote_ranks : public job_ranks {
   void serve_status();
   void await(state wanted, std::size_t from, std::size_t to, const char* what);
   void check_start(const machine& one) const;
+  std::string ssh_to_try(const machine& one) const;
   void obey(machine& from, message kind, std::string_view content);
   void record_end(machine& of, std::string_view content);
   void read_words(machine& of);
