@@ -114,12 +114,22 @@ void describe_ended(std::string& lines, const job_summary& job) {
   const auto killed = select(
       job, [](const rank_end& rank) { return rank.by_launcher && rank.code == CLD_KILLED && rank.status == SIGKILL; });
   const auto stopped = select(job, [](const rank_end& rank) {
-    return rank.by_launcher && !(rank.code == CLD_KILLED && rank.status == SIGKILL);
+    return rank.by_launcher && rank.lost.empty() && !(rank.code == CLD_KILLED && rank.status == SIGKILL);
   });
+  const auto lost = select(job, [](const rank_end& rank) { return rank.by_launcher && !rank.lost.empty(); });
   if (!stopped.empty()) lines += text("tutti-run: ended by tutti-run with SIGTERM: ", named(job, stopped), '\n');
   if (!killed.empty())
     lines += text("tutti-run: still ran ", seconds(job.killing - job.ending),
                   " after SIGTERM and had to be killed: ", named(job, killed), '\n');
+  if (lost.empty()) return;
+  lines += text("tutti-run: not known to have ended: ", named(job, lost));
+  std::string_view last;
+  for (const int index : lost)
+    if (const std::string_view host = job.names.hosts[static_cast<std::size_t>(index)]; host != last) {
+      last = host;
+      lines += text(index == lost.front() ? " (" : "; ", host, ": ", job.ranks[static_cast<std::size_t>(index)].lost);
+    }
+  lines += ")\n";
 }
 
 }  // namespace
@@ -158,6 +168,7 @@ int exit_status(const job_summary& job) noexcept {
     if (!rank.lost.empty()) return 1;
     return rank.code == CLD_EXITED ? rank.status : signal_base + rank.status;
   }
+  if (std::ranges::any_of(job.ranks, [](const rank_end& rank) { return !rank.lost.empty(); })) return 1;
   switch (job.end) {
     case job_end::by_itself:
       return job.gave_up ? 1 : 0;

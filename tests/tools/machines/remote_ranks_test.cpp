@@ -50,3 +50,26 @@ TEST_CASE("run/remote_ranks: a machine that takes more input than was sent is na
                                  ": a message between launchers takes more input than was sent\n"));
   }
 }
+
+TEST_CASE("run/remote_ranks: the ranks of a machine that is lost after Ctrl-C are not said to have ended") {
+  const pretended_ssh ssh{""};
+  job running{ssh.job("a:1,b:2", {"--grace", "1000"}, "echo rank $RANK, keeper $PPID; exec sleep 1000")};
+  running.await("keeper ", 3);
+  const auto of_rank_1 = running.out().find("rank 1, ");
+  ::kill(numbers_after(running.out().substr(of_rank_1), "keeper").front(), SIGSTOP);
+  running.signal(SIGINT);
+  const auto done = running.wait();
+  CAPTURE(done.err);
+  CHECK(done.status == 1);
+  CHECK(contains(done.err, "tutti-run: interrupted by SIGINT"));
+  CHECK(contains(done.err, "tutti-run: ended by tutti-run with SIGTERM: rank 0\n"));
+  CHECK(contains(done.err, "tutti-run: not known to have ended: ranks 1-2 (b: its machine has not answered for "));
+}
+
+TEST_CASE("run/remote_ranks: the command to try is that which was run, with the user") {
+  const pretended_ssh ssh{"exit 255"};
+  const auto done = run(ssh.job("me@node2:1", {}, ""));
+  CHECK(done.status == 1);
+  CHECK(contains(done.err, "node2: "));
+  CHECK(contains(done.err, " -o BatchMode=yes me@node2 true"));
+}
