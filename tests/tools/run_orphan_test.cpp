@@ -55,6 +55,21 @@ TEST_CASE("run/orphan: kill -9 of the launcher leaves neither ranks nor what the
   }
 }
 
+TEST_CASE("run/orphan: kill -9 of the launcher leaves the ranks the time of --grace") {
+  const tutti_test::temporary_directory folder;
+  job running{script_with_ready(folder, {"-n", "2"},
+                                "trap 'ready ended; exit 0' TERM; echo pid $$; while :; do sleep 0.01; done")};
+  running.await("pid ", 2);
+  running.signal(SIGKILL);
+  for (const char* rank : {"0", "1"})
+    CHECK(
+        eventually([&] { return ::access(folder.file(std::string{"ready."} + rank + ".ended").c_str(), F_OK) == 0; }));
+  job stubborn{script({"-n", "2", "--grace", "0.1"}, "trap '' TERM; echo pid $$; while :; do sleep 0.01; done")};
+  stubborn.await("pid ", 2);
+  stubborn.signal(SIGKILL);
+  for (const pid_t rank : numbers_after(stubborn.out(), "pid")) CHECK(eventually([&] { return !is_alive(rank); }));
+}
+
 TEST_CASE("run/orphan: kill -9 of the launcher at any moment of the start leaves nothing") {
   for (int trial = 0; trial < 20; ++trial) {
     job running{script({"-n", "4"}, "echo pid $$; exec sleep 1000")};

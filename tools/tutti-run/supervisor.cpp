@@ -98,7 +98,12 @@ void supervisor::obey_lifeline() {
   // The guard is dead, so nobody waits for the job any more, and nobody could end it later.
   events_.remove(lifeline_.value());
   abandoned_ = true;
-  kill(clock::now() + patience_with_kill);
+  if (phase_ < phase::terminating)
+    terminate(job_end::interrupted);
+  else if (phase_ == phase::draining)
+    phase_ = phase::done;
+  else
+    kill(clock::now() + patience_with_kill);
 }
 
 void supervisor::obey(int signal) {
