@@ -2,6 +2,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "launcher.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -88,6 +90,28 @@ TEST_CASE("run/usage: a mistake about machines is one line and status 2") {
   check_refusal(run({"--nnodes", "2", "--node-rank", "1", "true"}), 2, "wants where the ranks meet");
   check_refusal(run({"--node-rank", "1", "-n", "2", "true"}), 2, "add --nnodes");
   check_refusal(run({"-n", "2", "--nproc-per-node", "2", "true"}), 2, "keep one");
+  check_refusal(run({"--hosts", "a:2", "--master-addr", "a/b", "true"}), 2, "--master-addr wants the name or address");
+}
+
+TEST_CASE("run/usage: on one machine, an option that has nothing to act on is refused") {
+  check_refusal(run({"-n", "1", "--ssh", "ssh -v", "true"}), 2, "--ssh is for machines that are reached by ssh: add");
+  check_refusal(run({"-n", "1", "--remote-tutti-run", "/a", "true"}), 2, "--remote-tutti-run is for machines");
+  check_refusal(run({"-n", "1", "--master-addr", "a", "true"}), 2, "--master-addr says where the ranks of several");
+  check_refusal(run({"-n", "1", "--master-port", "1", "true"}), 2, "--master-port says where the ranks of several");
+  check_refusal(run({"-n", "1", "--rdzv", "tcp://a:1", "true"}), 2, "--rdzv says where the ranks of several machines");
+  // Scripts that take any number of machines.
+  CHECK(run({"--nnodes", "1", "--node-rank", "0", "--master-addr", "a", "--master-port", "1", "true"}).status == 0);
+  CHECK(run({"-n", "1", "true"}, [] { ::setenv("TUTTI_SSH", "ssh -v", 1); }).status == 0);
+}
+
+TEST_CASE("run/usage: the working directory of the ranks, and variables that they have anyway") {
+  const tutti_test::temporary_directory folder;
+  make_file(folder, "where", "#!/bin/sh\necho $PWD $(pwd) $MINE\n", 0755);
+  const std::string path = std::filesystem::canonical(folder.path()).string();
+  const auto done = run({"-n", "2", "--wdir", path, "-x", "MINE", "./where"}, [] { ::setenv("MINE", "yes", 1); });
+  CHECK(sorted_lines(done.out) ==
+        std::multiset<std::string>{"[0] " + path + ' ' + path + " yes", "[1] " + path + ' ' + path + " yes"});
+  check_refusal(run({"-n", "1", "--wdir", "/no/such/folder", "true"}), 1, "working directory /no/such/folder: No such");
 }
 
 TEST_CASE("run/usage: torchrun's words, with underscores, too") {
@@ -100,7 +124,7 @@ TEST_CASE("run/usage: torchrun's words, with underscores, too") {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   const std::string host = name.data();
-  const std::string rest = " 4 2 1 node0 29501 tcp://node0:29501 none";
+  const std::string rest = " 4 2 1 node0 29502 tcp://node0:29501 none";  // 29502: for a server of the program's own
   CHECK(sorted_lines(done.out) ==
         std::multiset<std::string>{"[2 " + host + "] 2 0" + rest, "[3 " + host + "] 3 1" + rest});
   const auto alone = run(script({"--nproc-per-node", "2"}, "echo $RANK $WORLD_SIZE"));
@@ -139,8 +163,11 @@ TEST_CASE("run/usage: too few open files for so many ranks is known before any r
     const rlimit small{64, 100};
     ::setrlimit(RLIMIT_NOFILE, &small);
   };
-  check_refusal(run({"-n", "64", "echo"}, limited), 2, "needs 352 open files, and the limit is 100");
-  check_refusal(run({"-n", "64", "echo"}, limited), 2, "at most 13 ranks");
+  check_refusal(run({"-n", "64", "echo"}, limited), 2, "64 ranks need 352 open files, and the limit is 100");
+  check_refusal(run({"-n", "64", "echo"}, limited), 2, "at most 13");
+  std::string hosts = "node1:1";
+  for (int i = 2; i <= 64; ++i) hosts += ",node" + std::to_string(i) + ":1";
+  check_refusal(run({"--hosts", hosts, "echo"}, limited), 2, "64 machines need 352 open files");
   CHECK(run({"-n", "13", "true"}, limited).status == 0);  // it raises its own soft limit
 }
 

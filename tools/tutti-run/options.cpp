@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include <tutti/bootstrap/rendezvous/url.hpp>
+#include <tutti/os/host.hpp>
 
 #include "tutti-run/posix.hpp"
 #include "tutti-run/ranks/devices.hpp"
@@ -32,6 +33,7 @@ on any machine, however the job ends.
                       plain   ranks write to this terminal or file themselves
                       rank0   only rank 0 is shown, as in plain
   --env NAME=VALUE    set a variable in every rank; may be repeated
+  --wdir FOLDER       the working directory of the ranks (default: this one)
   --bind HOW          none    (default)
                       core    rank r runs on the r-th of the CPUs allowed here
                               and begins again when there are no more
@@ -67,10 +69,9 @@ Several machines from one command. --bind and --devices count on each machine.
                       each machine that has no number
   -x NAME             give all ranks this variable of this environment, as all
                       TUTTI_ variables; may be repeated
-  --wdir FOLDER       the working directory there (default: the same as here)
   --ssh COMMAND       instead of ssh, as in "ssh -p 2222" (or TUTTI_SSH)
   --remote-tutti-run PATH   where tutti-run is there (default: the same as here)
-  --master-addr HOST, --master-port PORT   where the others reach rank 0
+  --master-addr HOST, --master-port PORT   where tutti's ranks reach rank 0
 
 Once on each machine, as torchrun:
   tutti-run --nnodes 2 --node-rank 0 --nproc-per-node 4 \
@@ -79,7 +80,8 @@ Once on each machine, as torchrun:
   The secret is yours: export TUTTI_SECRET_FILE=file (mode 600, on each machine)
 
 Ranks find RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT in their environment. Rank 0 reads this program's stdin.
+MASTER_PORT, for a server of the program's own on rank 0, in their environment.
+Rank 0 reads this program's stdin.
 
 Exit status: that of the rank that failed first (128 + its number for a
 signal), 0 if none did; 124 after --timeout, 126 or 127 if the program cannot
@@ -136,6 +138,16 @@ std::string exported_name(std::string_view value) {
   return std::string{value};
 }
 
+std::string address_of_rank_0(std::string_view value) {
+  const rendezvous_url url{.kind = rendezvous_url::scheme::tcp, .host = std::string{value}, .port = 1};
+  try {
+    static_cast<void>(parse_rendezvous(to_string(url)));
+  } catch (const usage_error&) {
+    refuse(text("--master-addr wants the name or address of rank 0's machine and got '", value, "'"));
+  }
+  return url.host;
+}
+
 std::string rendezvous_url_of(std::string_view value) {
   using enum rendezvous_url::scheme;
   rendezvous_url url;
@@ -156,6 +168,8 @@ struct machine_words {
   std::optional<int> each;      // --nproc-per-node
   std::optional<int> machines;  // --nnodes
   std::optional<int> machine;   // --node-rank
+  std::string_view by_ssh;      // an option that was given, of those that are only for machines that we reach by ssh
+  std::string_view meeting;     // the same for those that say where the ranks of several machines meet
 };
 
 // One launcher of several, each for its machine.
@@ -163,8 +177,15 @@ void settle_part(options& result, const machine_words& said) {
   const auto& master = result.machines;
   const int machines = said.machines.value_or(1);
   if (said.machine && !said.machines) refuse("--node-rank is for a job of several machines: add --nnodes");
+  if (!said.by_ssh.empty())
+    refuse(text(said.by_ssh, " is for machines that are reached by ssh: add --hosts, or leave it out"));
+  if (!said.meeting.empty() && !said.machines)
+    refuse(text(said.meeting,
+                " says where the ranks of several machines meet, and these are all on this one: add --hosts or "
+                "--nnodes, or leave it out"));
   if (said.each && result.ranks != 0) refuse("-n and --nproc-per-node say the same here: keep one");
   if (said.each) result.ranks = *said.each;
+  if (said.machines && result.ranks == 0) result.ranks = 1;
   if (machines == 1 && said.machine.value_or(0) == 0) return;
   if (!said.machine)
     refuse(text("--nnodes ", machines, " wants --node-rank: 0 on the machine of --master-addr, then 1 and so on"));
@@ -174,15 +195,15 @@ void settle_part(options& result, const machine_words& said) {
     refuse(text("--nnodes ", machines,
                 " wants where the ranks meet: --master-addr and --master-port of rank 0's "
                 "machine, or --rdzv URL, one of the two"));
-  if (result.ranks == 0) result.ranks = 1;
   result.part.machines = machines;
   result.part.machine = *said.machine;
 }
 
 // All machines from here.
-void settle_hosts(options& result, const machine_words& said) {
+void settle_hosts(options& result, machine_words said) {
   if (said.machines || said.machine) refuse("--hosts starts all machines: leave --nnodes and --node-rank out");
   if (!result.part.rendezvous.empty()) refuse("--hosts finds out where the ranks meet: leave --rdzv out");
+  unite_names_of_here(said.hosts, os::hostname());
   result.machines.hosts = place_ranks(said.hosts, result.ranks, said.each.value_or(0));
   result.ranks = 0;
   for (const auto& one : result.machines.hosts) result.ranks += one.slots;
@@ -283,21 +304,25 @@ options parse_options(int argc, char** argv) {
       }
       case ssh:
         result.machines.ssh = value;
+        said.by_ssh = "--ssh";
         if (value.find_first_not_of(' ') == std::string_view::npos)
           refuse("--ssh wants a command, such as \"ssh -p 2222\"");
         break;
       case launcher:
         result.machines.launcher = value;
+        said.by_ssh = "--remote-tutti-run";
         break;
       case folder:
         result.machines.folder = value;
         if (!value.starts_with('/')) refuse(text("--wdir wants an absolute path and got '", value, "'"));
         break;
       case address:
-        result.machines.master_address = value;
+        result.machines.master_address = address_of_rank_0(value);
+        said.meeting = "--master-addr";
         break;
       case port:
         result.machines.master_port = port_number(value);
+        said.meeting = "--master-port";
         break;
       case machines:
         said.machines = number("--nnodes", "the number of machines", value, 1);
@@ -310,6 +335,7 @@ options parse_options(int argc, char** argv) {
         break;
       case rendezvous:
         result.part.rendezvous = rendezvous_url_of(value);
+        said.meeting = "--rdzv";
         break;
       case output:
         result.output = choose("--output", value, modes);

@@ -437,8 +437,9 @@ TEST_CASE("hosts: once on each machine, with torchrun's words" * doctest::test_s
   std::ofstream{folder.file("secret")} << std::string(64, '1');
   ::chmod(folder.file("secret").c_str(), 0600);
   const auto part = [&](int machine, const words& where, const words& what) {
-    return machines.launcher(
-        machine, words{"--nnodes", "2", "--node-rank", std::to_string(machine), "--nproc-per-node", "2"} + where + what,
+    return machines.pair().run(
+        machine, tutti_run(),
+        words{"--nnodes", "2", "--node-rank", std::to_string(machine), "--nproc-per-node", "2"} + where + what,
         {"TUTTI_SECRET_FILE=" + folder.file("secret")});
   };
   for (const words& where :

@@ -72,4 +72,12 @@ TEST_CASE("run/machine_list: this machine needs no ssh") {
   CHECK_FALSE(is_here({"node2", 1}, "node1.site"));
   CHECK_FALSE(is_here({"me@node1", 1}, "node1.site"));
   CHECK(name_of({"me@node1", 1}) == "node1");
+  const auto united = [](const char* hosts) {
+    auto machines = parse_hosts(hosts);
+    unite_names_of_here(machines, "node1.site");
+    return place_ranks(machines, 0, 0);
+  };
+  CHECK(united("localhost:2,node2:1,node1:2,node1.site:1") == list{{"localhost", 5}, {"node2", 1}});
+  CHECK(united("node1:2,me@node1:1,127.0.0.1:1") == list{{"node1", 3}, {"me@node1", 1}});
+  CHECK(united("node2,node3") == list{{"node2", 1}, {"node3", 1}});
 }

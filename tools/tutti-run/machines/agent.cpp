@@ -11,6 +11,7 @@
 #include "tutti-run/machines/channel.hpp"
 #include "tutti-run/machines/order.hpp"
 #include "tutti-run/machines/rank_pipes.hpp"
+#include "tutti-run/ranks/environment.hpp"
 #include "tutti-run/ranks/limits.hpp"
 #include "tutti-run/ranks/local_ranks.hpp"
 #include "tutti-run/ranks/process_tree.hpp"
@@ -151,7 +152,7 @@ void agent::obey_lifeline() {
   if (length > 0) return;
   events_.remove(here_.lifeline.value());
   status_ = 1;
-  kill(clock::now());
+  terminate();
 }
 
 void agent::obey(message kind, std::string_view content) {
@@ -194,15 +195,12 @@ void agent::obey(message kind, std::string_view content) {
 
 void agent::prepare(machine_order order) try {
   order_ = std::move(order);
-  if (::chdir(order_.folder.c_str()) != 0)
-    throw failure(1, text("cannot enter the working directory ", order_.folder, ": ", std::strerror(errno),
-                          "; give one that all machines have with --wdir"));
-  ::setenv("PWD", order_.folder.c_str(), 1);
+  enter_working_directory(order_.folder);
   for (const auto& variable : order_.exported) {
     const auto equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
   }
-  const rlimit files = reserve_resources(order_.given.ranks);
+  const rlimit files = reserve_resources(order_.given.ranks, "ranks");
   ::unsetenv("TUTTI_SECRET_FILE");  // one of another job's, where this is the launcher's machine
   const std::string secret = order_.secret.empty() ? std::string{} : here_.secret.make(order_.secret);
   if (secret.empty() && !order_.secret.empty() && order_.part.world > order_.given.ranks)

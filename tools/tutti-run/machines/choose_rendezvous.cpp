@@ -1,6 +1,7 @@
 #include "tutti-run/machines/choose_rendezvous.hpp"
 
-#include <array>
+#include <tutti/bootstrap/rendezvous/url.hpp>
+#include <tutti/os/host.hpp>
 
 #include "tutti-run/machines/remote_shell.hpp"
 
@@ -16,12 +17,6 @@ std::string address_in(const std::string& ssh_connection, std::size_t word) {
   return local || address == "UNKNOWN" ? std::string{} : address;
 }
 
-std::string own_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string address_of_first(const std::vector<met_machine>& machines) {
   const auto& first = machines.front();
   if (!first.here) {
@@ -31,7 +26,7 @@ std::string address_of_first(const std::vector<met_machine>& machines) {
   for (const auto& other : machines)
     if (const auto address = other.here ? std::string{} : address_in(other.hello.ssh_connection, 0); !address.empty())
       return address;
-  return own_name();
+  return os::hostname();
 }
 
 }  // namespace
@@ -47,8 +42,8 @@ rendezvous_point choose_rendezvous(const std::vector<met_machine>& machines, con
   rendezvous.host = address.empty() ? address_of_first(machines) : address;
   const auto& hello = machines.front().hello;
   const int chosen = port != 0 ? port : hello.port;
-  const bool v6 = rendezvous.host.find(':') != std::string::npos;
-  rendezvous.url = v6 ? text("tcp://[", rendezvous.host, "]:", chosen) : text("tcp://", rendezvous.host, ':', chosen);
+  rendezvous.url = to_string(rendezvous_url{
+      .kind = rendezvous_url::scheme::tcp, .host = rendezvous.host, .port = static_cast<std::uint16_t>(chosen)});
   rendezvous.port = hello.other_port;
   return rendezvous;
 }

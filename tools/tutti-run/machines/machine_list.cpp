@@ -103,6 +103,14 @@ std::vector<machine_slots> read_hostfile(const std::string& path) {
   return parse_hostfile(content, path);
 }
 
+void unite_names_of_here(std::vector<machine_slots>& list, std::string_view here) {
+  const auto first = std::ranges::find_if(list, [&](const auto& one) { return is_here(one, here); });
+  if (first == list.end()) return;
+  const std::string name = first->host;
+  for (auto& one : list)
+    if (is_here(one, here)) one.host = name;
+}
+
 std::vector<machine_slots> place_ranks(const std::vector<machine_slots>& list, int ranks, int each) {
   std::vector<machine_slots> machines;
   for (const auto& one : list) {

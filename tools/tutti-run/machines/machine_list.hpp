@@ -22,6 +22,9 @@ std::vector<machine_slots> parse_hosts(std::string_view list);
 std::vector<machine_slots> parse_hostfile(std::string_view content, const std::string& path);
 std::vector<machine_slots> read_hostfile(const std::string& path);
 
+/// Gives this machine, `here`, one name in the list: the first of those that it has there.
+void unite_names_of_here(std::vector<machine_slots>& list, std::string_view here);
+
 /// Gives each machine its ranks, in the order of the list: `each` (1 if that is 0) where a machine has no number, and
 /// `ranks` in all (0: as many as there are places). A machine that stands there twice has the places of both; one that
 /// gets no rank is left out. Throws `failure` with status 2 if there are fewer places than ranks.

@@ -56,6 +56,13 @@ void set(std::vector<std::string>& variables, std::string variable) {
 
 }  // namespace
 
+void enter_working_directory(const std::string& folder) {
+  if (::chdir(folder.c_str()) != 0)
+    throw failure(1, text("cannot enter the working directory ", folder, ": ", std::strerror(errno),
+                          "; name one that every machine of the job has with --wdir"));
+  ::setenv("PWD", folder.c_str(), 1);
+}
+
 bool is_identity(std::string_view name) noexcept { return std::ranges::find(identity, name) != identity.end(); }
 
 std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous_point& rendezvous,

@@ -16,6 +16,9 @@ struct share {
   int machine = 0;  ///< its number among the machines
 };
 
+/// Makes a folder the working directory of this process and of the ranks that it starts. Throws `failure`.
+void enter_working_directory(const std::string& folder);
+
 /// Whether the launcher alone decides this variable, because it says who a rank is.
 bool is_identity(std::string_view name) noexcept;
 
