@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <tutti/bootstrap/launch/step_secret.hpp>
 
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -27,6 +30,8 @@ struct variables {
   }
 };
 
+bool quota_is_full = false;
+
 std::string refused(const std::string& path) {
   try {
     static_cast<void>(await_step_secret(path, clock::now(), {}));
@@ -38,6 +43,27 @@ std::string refused(const std::string& path) {
 }
 
 }  // namespace
+
+// As NFS does, which says at this moment only that a write did not succeed.
+extern "C" int fsync(int file) {
+  if (!quota_is_full) return static_cast<int>(::syscall(SYS_fsync, file));
+  errno = EDQUOT;
+  return -1;
+}
+
+TEST_CASE("step_secret: a file that the file system does not keep is an error of rank 0, and is removed") {
+  const tutti_test::temporary_directory folder;
+  quota_is_full = true;
+  std::string why;
+  try {
+    const step_secret_file made{folder.file("secret")};
+  } catch (const error& e) {
+    why = e.what();
+  }
+  quota_is_full = false;
+  CHECK(why.find("Disk quota exceeded") != std::string::npos);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
 
 TEST_CASE("step_secret: the path belongs to one step") {
   variables step{{{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "1"}, {"SLURM_SUBMIT_DIR", "/home/me"}}};

@@ -21,6 +21,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/fd.hpp>
+#include <tutti/os/write_all.hpp>
 #include <tutti/wire/load_secret.hpp>
 #include <tutti/wire/secret.hpp>
 
@@ -74,9 +75,10 @@ class step_secret_file {
     ::unlink(temporary.c_str());  // left by a process that was killed
     constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     os::fd file{::open(temporary.c_str(), flags, 0600)};
-    const bool written = file && ::write(file.native(), value_.bytes.data(), value_.bytes.size()) ==
-                                     static_cast<::ssize_t>(value_.bytes.size());
-    if (written && ::rename(temporary.c_str(), path_.c_str()) == 0) return;
+    const bool written = file && os::write_all(file.native(), value_.bytes) == 0;
+    // A network file system may find only now that the disk or the quota is full.
+    const bool kept = written && ::fsync(file.native()) == 0;
+    if (kept && ::rename(temporary.c_str(), path_.c_str()) == 0) return;
     const int cause = errno;
     ::unlink(temporary.c_str());
     throw error{{errc::auth_failed, 0, -1, static_cast<std::uint64_t>(cause)},
