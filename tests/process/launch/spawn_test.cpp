@@ -117,8 +117,9 @@ TEST_CASE("spawn: a rank spawns no ranks; options that spawn() gives itself are 
 
 TEST_CASE("spawn: a parent that ignores SIGCHLD, standard input, a stop token, another command line") {
   check_says(spawned("no children"), {"spawn returned"});
-  check_says(spawned("stop", {"settle=0", "grace=100"}),
-             {"error 1 rank -1 peer -1: spawn: init_options::stop was requested"});
+  for (const std::string arrive : {"arrive=1", "arrive=0"})
+    check_says(spawned("stop", {"settle=0", "grace=100", arrive}),
+               {"error 1 rank -1 peer -1: spawn: init_options::stop was requested"});
   check_says(spawned("other command line"), {"said yes\n", "spawn returned"});
   processes all;
   all.start({"/bin/sh", {"-c", "echo a line | " + program("spawn") + " case=stdin"}, {}});

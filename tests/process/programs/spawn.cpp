@@ -218,6 +218,7 @@ int run(const words& w) {
       std::this_thread::sleep_for(std::chrono::milliseconds{300});
       stop.request_stop();
     });
+    if (is_rank() && w.number("arrive", 1) == 0) ::pause();
     with([](world_type&) {
       for (;;) ::pause();
     });

@@ -52,7 +52,7 @@ class spawn_supervision {
   [[nodiscard]] std::optional<spawn_report> run() {
     constexpr std::chrono::milliseconds between_looks_at_stop{100};
     while (ranks_.running() > 0) {
-      const bool may_be_stopped = options_.init.stop.stop_possible() && stage_ == stage::running;
+      const bool may_be_stopped = options_.init.stop.stop_possible() && stage_ <= stage::running;
       const auto look = may_be_stopped ? after(between_looks_at_stop) : (deadline::max)();
       for (const spawn_report& news : ranks_.next((std::min)(look, turn_))) handle(news);
       if (may_be_stopped && options_.init.stop.stop_requested()) {
