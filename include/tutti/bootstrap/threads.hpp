@@ -29,16 +29,25 @@ std::shared_ptr<Hub> make_hub(int size);
 
 /// Runs `f(world)` on `size` threads, each a rank, and returns when all have ended. `world` is a
 /// communicator<threads>&, which does not bind to communicator<>&: write `[](auto& world) { … }`, or that type. If a
-/// rank throws, the others are aborted and the first exception that this abort did not cause is rethrown here.
+/// rank throws, the others are aborted and the first exception that this abort did not cause is rethrown here. If not
+/// all threads can be started, none calls `f`, and std::system_error is thrown.
 template <std::invocable<communicator<threads>&> F>
 void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
   auto hub = detail::make_hub<threads_hub>(size);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
   std::atomic<int> first{-1};
+  enum class word { wait, run, end };
+  std::atomic<word> said{word::wait};
+  const auto say = [&](word what) {
+    said = what;
+    said.notify_all();
+  };
   {
     std::vector<std::jthread> ranks;
-    for (int r = 0; r < size; ++r)
+    const auto start = [&](int r) {
       ranks.emplace_back([&, r] {
+        said.wait(word::wait);
+        if (said == word::end) return;
         try {
           auto world = join(hub, r, timeout);
           const auto end_all = [&](bool cause) {
@@ -59,6 +68,14 @@ void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
           failures[static_cast<std::size_t>(r)] = std::current_exception();
         }
       });
+    };
+    try {
+      for (int r = 0; r < size; ++r) start(r);
+    } catch (...) {
+      say(word::end);  // the ranks would wait for one that never comes
+      throw;
+    }
+    say(word::run);
   }
   if (first >= 0) std::rethrow_exception(failures[static_cast<std::size_t>(first.load())]);
   for (const auto& e : failures)
