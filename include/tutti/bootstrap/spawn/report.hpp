@@ -41,7 +41,6 @@ struct spawn_report {
   static constexpr std::size_t longest_text = 32768;
   static constexpr std::size_t longest = 1 + 4 + 16 + 8 + 2 + longest_text;
 
-  [[nodiscard]] bool is_failure() const noexcept { return kind != what::arrived && kind != what::returned; }
   /// Returns true for a failure that another rank has caused, or found and told this one.
   [[nodiscard]] bool is_consequence() const noexcept {
     const bool told = why.code == errc::aborted || why.code == errc::peer_lost || why.code == errc::peer_left;
