@@ -50,6 +50,22 @@ TEST_CASE("doctor: three ranks of tutti-run, by memory and by TCP, as tables and
   check_says(alone.wait()[0], 0, {"1 rank, no launcher", "memory only"});
 }
 
+TEST_CASE("doctor: a secret that comes through a pipe, and a launcher inside a rank of tutti-run") {
+  const std::string place = "TUTTI_RENDEZVOUS=unix:@" + unique_name();
+  processes both;
+  for (const std::string rank : {"0", "1"})
+    both.start({"/bin/sh",
+                {"-c", "printf %064d 1 | exec \"$0\"", doctor},
+                {place, "TUTTI_WORLD_SIZE=2", "TUTTI_RANK=" + rank, "TUTTI_SECRET_FD=0", "TUTTI_TRANSPORT=tcp"}});
+  check_says(both.wait()[0], 0, {"2 ranks", "descriptor", "0 errors, "});
+  const std::string inside =
+      "exec \"$1\" -n 1 -- env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+      "OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=a \"$5\"";
+  const auto nested = examine(1, inside);
+  check_says(nested, 0, {"OMPI_COMM_WORLD_RANK"});
+  CHECK_FALSE(contains(nested.out, "by tutti-run"));
+}
+
 TEST_CASE("doctor: a limit of open files is an error, with its remedy") {
   check_says(examine(3, "ulimit -Sn 100; exec \"$@\""), 1,
              {"ERROR    ranks 0-2 (", "may open 100 files, too few for connections to 3 ranks", "-> ulimit -n 65536"});

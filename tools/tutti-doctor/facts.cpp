@@ -94,7 +94,7 @@ void look_at_devices(rank_facts& f) {
     f.fabric.push_back(entry.path().filename());
 }
 
-void look_at_secret(rank_facts& f) try {
+void look_at_secret(rank_facts& f, secret_source& source) try {
   f.secret = "none";
   if (const auto path = process_variable("TUTTI_SECRET_FILE")) {
     f.secret = "file";
@@ -105,7 +105,7 @@ void look_at_secret(rank_facts& f) try {
     }
   }
   if (process_variable("TUTTI_SECRET_FD")) f.secret = "descriptor";  // precedes the file
-  static_cast<void>(secret_source{}.load(process_variable));
+  if (const auto secret = source.load(process_variable)) source = secret_source::value(*secret);
 } catch (const std::exception& e) {
   f.secret_problem = e.what();
 }
@@ -118,7 +118,7 @@ void look_at_launcher(rank_facts& f) try {
   if (!found) return;
   f.rank = found->rank;
   f.world_size = found->world_size;
-  f.launcher = process_variable("TUTTI_REPORT_FD") ? "tutti-run" : found->source;
+  f.launcher = found->by == launcher::tutti_run ? "tutti-run" : found->source;
   if (found->world_size == 1) return;
   const auto plan = detail::plan_init({}, process_variable, ::getuid());
   f.rendezvous = to_string(plan.where) + " (" + plan.source + ")";
@@ -129,13 +129,13 @@ void look_at_launcher(rank_facts& f) try {
 
 }  // namespace
 
-rank_facts collect() {
+rank_facts collect(secret_source& secret) {
   rank_facts f;
   f.host = os::hostname();
   if (utsname about{}; ::uname(&about) == 0) f.kernel = about.release;
   f.tutti = std::to_string(version_major) + "." + std::to_string(version_minor) + "." + std::to_string(version_patch);
   f.pid = ::getpid();
-  look_at_secret(f);
+  look_at_secret(f, secret);
   look_at_launcher(f);
   f.interfaces = interfaces();
   f.open_files = limit_of(RLIMIT_NOFILE);

@@ -6,6 +6,10 @@
 #include <string_view>
 #include <vector>
 
+namespace tutti {
+class secret_source;
+}
+
 namespace tutti::doctor {
 
 inline constexpr std::int64_t unlimited = -1;
@@ -73,8 +77,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(rank_facts, rank, world_size, node, host, ker
                                    cpu_quota, gpus, driver, no_cuda, nccl, no_nccl, nccl_interface, nccl_needs_shm,
                                    fabric, secret, secret_problem)
 
-/// Collects the facts that need no other rank. Never throws for what cannot be read: it is left out.
-rank_facts collect();
+/// Collects the facts that need no other rank. Never throws for what cannot be read: it is left out. `secret` becomes
+/// what was read from it, since a pipe gives it only once.
+rank_facts collect(secret_source& secret);
 
 /// Returns "0-3,8", as the kernel writes lists of CPUs, for ascending numbers.
 std::string list_of(const std::vector<int>& numbers);

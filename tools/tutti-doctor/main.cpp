@@ -73,8 +73,8 @@ int main(int argc, char** argv) {
   rank_facts mine;
   const char* remedy = "docs/rendezvous.md lists the errors of init() and their causes";
   try {
-    mine = collect();
     tutti::init_options how;
+    mine = collect(how.secret);
     how.join_timeout = std::chrono::duration_cast<tutti::duration>(std::chrono::duration<double>(patience));
     how.timeout = std::chrono::seconds{60};
     auto world = tutti::init(how);
