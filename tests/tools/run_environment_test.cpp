@@ -132,6 +132,28 @@ TEST_CASE("run/environment: the secret's file ends with the job, however that en
   }
 }
 
+TEST_CASE("run/environment: the next job removes the secret of one that was killed as a whole, and of no other") {
+  const tutti_test::temporary_directory folder;
+  const auto here = [&] { ::setenv("TMPDIR", folder.path().c_str(), 1); };
+  const auto left = [&] {
+    return std::distance(std::filesystem::directory_iterator{folder.path()}, std::filesystem::directory_iterator{});
+  };
+  job living{script({"-n", "1"}, "echo file $TUTTI_SECRET_FILE .; exec sleep 1000"), here};
+  living.await(" .\n");
+  const std::string begin = "[0] file ";
+  const std::string file = living.out().substr(begin.size(), living.out().find(" .\n") - begin.size());
+  job killed{script({"-n", "1"}, "echo keeper $PPID .; exec sleep 1000"), here};
+  killed.await(" .\n");
+  killed.signal(SIGSTOP);  // so that neither can notice the other's end
+  ::kill(numbers_after(killed.out(), "keeper").front(), SIGKILL);
+  killed.signal(SIGKILL);
+  killed.wait();
+  CHECK(left() == 2);
+  CHECK(run({"-n", "1", "true"}, here).status == 0);
+  CHECK(left() == 1);
+  CHECK(std::filesystem::exists(file));
+}
+
 TEST_CASE("run/environment: a folder that does not take the secret is passed over") {
   const auto done = run(script({"-n", "2"}, "echo file ${TUTTI_SECRET_FILE-none}"), [] {
     ::setenv("TMPDIR", "/nowhere", 1);

@@ -58,7 +58,7 @@ void close_from(int first) {
   ::closedir(folder);
 }
 
-int supervise(const supervision& work, const signal_state& signals, const secret_file& secret, unique_fd lifeline) {
+int supervise(const supervision& work, const signal_state& signals, secret_file& secret, unique_fd lifeline) {
   check(::setsid(), "begin a session");
   ::prctl(PR_SET_NAME, "tutti-keeper");  // `killall -9 tutti-run` then leaves someone to clean up
   become_subreaper();
@@ -111,7 +111,7 @@ int run_guarded(const supervision& work) {
   const signal_state signals = take_signals();
   const auto strangers = children_at_start();
   become_subreaper();
-  const secret_file secret;
+  secret_file secret;
   int ends[2];
   check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), "make a socket pair");
   unique_fd lifeline{ends[0]};

@@ -11,7 +11,7 @@ namespace tutti::launch {
 /// Inputs of the supervising process.
 struct supervision_place {
   const signal_state& signals;
-  const secret_file& secret;
+  secret_file& secret;
   const unique_fd& lifeline;  ///< brings signals; ends with the guard
 };
 using supervision = std::function<int(const supervision_place&)>;

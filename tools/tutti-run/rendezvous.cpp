@@ -1,14 +1,20 @@
 #include "tutti-run/rendezvous.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,12 +29,14 @@ void fill_random(std::span<unsigned char> bytes) {
   }
 }
 
-// Where it may lie.
-std::vector<std::string> folders(const std::string& name) {
+constexpr std::string_view name_begins = "tutti-run-";
+
+// Folders that may take it.
+std::vector<std::string> parents() {
   std::vector<std::string> found;
   for (const char* candidate :
        std::array<const char*, 4>{std::getenv("TMPDIR"), "/tmp", std::getenv("XDG_RUNTIME_DIR"), "/dev/shm"})
-    if (candidate && *candidate == '/') found.push_back(candidate + name);
+    if (candidate && *candidate == '/') found.emplace_back(candidate);
   return found;
 }
 
@@ -37,13 +45,45 @@ void remove(const std::string& folder) noexcept {
   ::rmdir(folder.c_str());
 }
 
-unique_fd new_file(const std::string& path) {
-  return unique_fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
+// The lock comes before the content: a file that has one is locked, or its writer is dead.
+unique_fd write_secret(const std::string& path, std::string_view secret) {
+  unique_fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
+  if (!file) return {};
+  ::flock(file.value(), LOCK_EX | LOCK_NB);
+  if (::write(file.value(), secret.data(), secret.size()) != std::ssize(secret)) return {};
+  return file;
 }
 
-bool write_secret(const std::string& path, std::string_view secret) {
-  const unique_fd file = new_file(path);
-  return file && ::write(file.value(), secret.data(), secret.size()) == std::ssize(secret);
+// Returns true for file systems of one machine. On one of several, a lock may not be seen by all of them.
+bool shows_all_locks(const std::string& folder) noexcept {
+  constexpr std::array<std::uint64_t, 5> local{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+                                               OVERLAYFS_SUPER_MAGIC};
+  struct statfs about{};
+  return ::statfs(folder.c_str(), &about) == 0 &&
+         std::ranges::find(local, static_cast<std::uint64_t>(about.f_type)) != local.end();
+}
+
+// Removes a folder with a secret that is of this user and not locked. Nothing is reached through a symbolic link.
+void remove_if_left(const std::string& path) noexcept {
+  const unique_fd folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  if (!folder) return;
+  const unique_fd file{::openat(folder.value(), "secret", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+  struct stat about{};
+  if (!file || ::fstat(file.value(), &about) != 0) return;
+  if (!S_ISREG(about.st_mode) || about.st_uid != ::geteuid() || about.st_size == 0) return;
+  if (::flock(file.value(), LOCK_EX | LOCK_NB) != 0) return;
+  ::unlinkat(folder.value(), "secret", 0);
+  ::rmdir(path.c_str());
+}
+
+// Removes what jobs have left of which all processes were killed at once.
+void sweep(const std::string& parent) {
+  if (!shows_all_locks(parent)) return;
+  const auto close = [](DIR* folder) { ::closedir(folder); };
+  const std::unique_ptr<DIR, decltype(close)> folder{::opendir(parent.c_str()), close};
+  if (!folder) return;
+  while (const dirent* entry = ::readdir(folder.get()))
+    if (std::string_view{entry->d_name}.starts_with(name_begins)) remove_if_left(text(parent, '/', entry->d_name));
 }
 
 // Returns true if a server could listen there now, at all addresses.
@@ -107,16 +147,19 @@ rendezvous_point make_rendezvous() {
   return result;
 }
 
-secret_file::secret_file() : name_("/tutti-run-" + random_name()) {}
+secret_file::secret_file() : name_(text('/', name_begins, random_name())) {}
 
 secret_file::~secret_file() {
-  for (const auto& folder : folders(name_)) remove(folder);
+  for (const auto& parent : parents()) remove(parent + name_);
 }
 
-std::string secret_file::make(std::string_view secret) const {
-  for (const auto& folder : folders(name_)) {
+std::string secret_file::make(std::string_view secret) {
+  for (const auto& parent : parents()) {
+    sweep(parent);
+    const std::string folder = parent + name_;
     if (::mkdir(folder.c_str(), 0700) != 0) continue;
-    if (write_secret(folder + "/secret", secret)) return folder + "/secret";
+    locked_ = write_secret(folder + "/secret", secret);
+    if (locked_) return folder + "/secret";
     remove(folder);
   }
   return {};

@@ -31,7 +31,7 @@ rendezvous_point make_rendezvous();
 /// The job's secret in a file that only this user can read, in a folder of its own, which ends with this object. A
 /// file, because programs between the launcher and a rank (a shell script, Python's subprocess) close descriptors or
 /// use their numbers for something else. Guard and supervisor each have the object, so one that is killed leaves no
-/// file. Beside it is an empty file, `ranks`, in which a rank locks a byte as long as its world lives.
+/// file; the file is locked as long as the supervisor lives, by which a later job knows one that both have left.
 class secret_file {
  public:
   /// Chooses a name; there is no file yet.
@@ -41,12 +41,13 @@ class secret_file {
   /// Removes what this process, or its child by the same name, has made.
   ~secret_file();
 
-  /// Makes the file in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm, the first that takes it. Returns its path, which is
-  /// empty when none does: ranks then do without.
-  std::string make(std::string_view secret) const;
+  /// Makes the file in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm, the first that takes it, and removes files there that
+  /// nobody has locked any more. Returns its path, which is empty when none takes it: ranks then do without.
+  std::string make(std::string_view secret);
 
  private:
   std::string name_;
+  unique_fd locked_;
 };
 
 }  // namespace tutti::launch
