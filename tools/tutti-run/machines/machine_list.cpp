@@ -1,10 +1,13 @@
 #include "tutti-run/machines/machine_list.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
+#include <span>
 
+#include <tutti/bootstrap/launch/text.hpp>
+
+#include "tutti-run/machines/remote_shell.hpp"
 #include "tutti-run/posix.hpp"
 
 namespace tutti::launch {
@@ -16,10 +19,8 @@ namespace {
 
 int slot_count(const std::string& source, std::string_view item, std::string_view digits) {
   constexpr int most = 1'000'000;
-  int count = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  if (error != std::errc{} || end != digits.data() + digits.size() || count < 1 || count > most)
-    refuse(source, item, "the number of ranks must be 1 or more, as in node1:4");
+  const int count = tutti::detail::parse_decimal<int>(digits).value_or(0);
+  if (count < 1 || count > most) refuse(source, item, "the number of ranks must be 1 or more, as in node1:4");
   return count;
 }
 
@@ -48,14 +49,6 @@ machine_slots parse_item(const std::string& source, std::string_view item) {
   return found;
 }
 
-std::string_view next_word(std::string_view& line) {
-  constexpr std::string_view spaces = " \t\r";
-  line.remove_prefix(std::min(line.find_first_not_of(spaces), line.size()));
-  const auto word = line.substr(0, line.find_first_of(spaces));
-  line.remove_prefix(word.size());
-  return word;
-}
-
 }  // namespace
 
 std::vector<machine_slots> parse_hosts(std::string_view list) {
@@ -77,10 +70,11 @@ std::vector<machine_slots> parse_hostfile(std::string_view content, const std::s
     content.remove_prefix(std::min(line.size() + 1, content.size()));
     line = line.substr(0, line.find('#'));
     const std::string source = text("--hostfile ", path, ", line ", number);
-    const auto host = next_word(line);
-    if (host.empty()) continue;
+    const auto words = words_of(std::string{line});
+    if (words.empty()) continue;
+    const std::string_view host = words.front();
     auto machine = parse_item(source, host);
-    for (auto word = next_word(line); !word.empty(); word = next_word(line)) {
+    for (const std::string_view word : std::span{words}.subspan(1)) {
       if (word.starts_with("slots=")) {
         if (machine.slots != 0) refuse(source, host, "it has two numbers of ranks");
         machine.slots = slot_count(source, word, word.substr(6));

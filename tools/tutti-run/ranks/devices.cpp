@@ -1,8 +1,9 @@
 #include "tutti-run/ranks/devices.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
+
+#include <tutti/bootstrap/launch/text.hpp>
 
 #include "tutti-run/posix.hpp"
 
@@ -12,11 +13,7 @@ namespace {
 [[noreturn]] void refuse(const std::string& what) { throw failure(2, text(what, " (see tutti-run --help)")); }
 
 /// The number that all of a text is, or -1.
-int number(std::string_view text) noexcept {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? value : -1;
-}
+int number(std::string_view text) noexcept { return tutti::detail::parse_decimal<int>(text).value_or(-1); }
 
 bool is_uuid(std::string_view device) noexcept { return device.starts_with("GPU-") || device.starts_with("MIG-"); }
 

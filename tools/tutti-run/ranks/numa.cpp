@@ -1,13 +1,13 @@
 #include "tutti-run/ranks/numa.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include <tutti/bootstrap/launch/text.hpp>
 #include <tutti/os/read_file.hpp>
 
 namespace tutti::launch {
@@ -17,9 +17,8 @@ constexpr int cpus_at_most = 1 << 20;  // a list that says more is not one
 
 // The number that all of a text is, or -1.
 int number(std::string_view text) noexcept {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && value < cpus_at_most ? value : -1;
+  const int value = tutti::detail::parse_decimal<int>(text).value_or(-1);
+  return value < cpus_at_most ? value : -1;
 }
 
 }  // namespace
