@@ -2,36 +2,19 @@
 
 #include <fcntl.h>
 
-#include <array>
+#include <iterator>
 
 #include "tutti-run/machines/order.hpp"
 
 namespace tutti::launch {
-namespace {
-
-source source_of(rank_pipes::side which) noexcept { return which == rank_pipes::side::out ? source::out : source::err; }
-
-}  // namespace
 
 rank_pipes::rank_pipes(int ranks, int first, poller& events)
     : events_(events), first_(first), streams_(2 * static_cast<std::size_t>(ranks)) {}
 
-unique_fd rank_pipes::open_pipe(int index, side which) {
-  int both[2];
-  check(::pipe2(both, O_CLOEXEC), "make a pipe");
-  auto& ours = at(index, which);
-  ours.fd.reset(both[0]);
-  unique_fd for_rank{both[1]};
-  check(::fcntl(both[0], F_SETFL, O_NONBLOCK), "make a pipe non-blocking");
-  events_.add(both[0], EPOLLIN, source_of(which), index);
-  ours.watched = true;
-  return for_rank;
-}
-
 rank_streams::ends rank_pipes::connect(int index) {
   ends result;
-  result.out = open_pipe(index, side::out);
-  result.err = open_pipe(index, side::err);
+  result.out = at(index, side::out).open(events_, source::out, index);
+  result.err = at(index, side::err).open(events_, source::err, index);
   if (first_ + index != 0) return result;
   int both[2];
   check(::pipe2(both, O_CLOEXEC), "make a pipe");
@@ -41,27 +24,19 @@ rank_streams::ends rank_pipes::connect(int index) {
   return result;
 }
 
-rank_pipes::progress rank_pipes::read_some(int index, side which, const taker& take) {
-  std::array<char, 1U << 16U> some;
-  auto& from = at(index, which);
-  const auto count = ::read(from.fd.value(), some.data(), some.size());
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return progress::nothing_now;
-  if (count > 0) {
-    under_way_ += count;
-    take(index, which, {some.data(), static_cast<std::size_t>(count)});
-    return progress::more;
-  }
-  from.watched = false;
-  from.fd.reset();
-  take(index, which, {});
-  return progress::end;
-}
-
 void rank_pipes::handle(const event& happened, const taker& take) {
   if (happened.from == source::input) return;  // pass_input() follows every round
   const side which = happened.from == source::out ? side::out : side::err;
-  if (!at(happened.index, which).watched) return;
-  read_some(happened.index, which, take);
+  auto& from = at(happened.index, which);
+  if (!from.is_watched()) return;
+  const auto pass_on = [&](std::string_view bytes) {
+    under_way_ += std::ssize(bytes);
+    take(happened.index, which, bytes);
+  };
+  if (from.read_some(pass_on) == rank_pipe::progress::end) {
+    from.close();
+    take(happened.index, which, {});
+  }
   watch_all();
 }
 
@@ -74,32 +49,24 @@ void rank_pipes::watch_all() {
   const bool wanted = under_way_ < output_window;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     auto& one = streams_[i];
-    if (!one.fd || one.watched == wanted) continue;
-    const auto which = static_cast<side>(i % 2);
+    if (!one.is_open()) continue;
     if (wanted)
-      events_.add(one.fd.value(), EPOLLIN, source_of(which), static_cast<int>(i / 2));
+      one.watch(events_, i % 2 == 0 ? source::out : source::err, static_cast<int>(i / 2));
     else
-      events_.remove(one.fd.value());
-    one.watched = wanted;
+      one.unwatch(events_);
   }
 }
 
 void rank_pipes::drop(side which) {
-  for (std::size_t i = static_cast<std::size_t>(which); i < streams_.size(); i += 2) {
-    streams_[i].fd.reset();
-    streams_[i].watched = false;
-  }
+  for (std::size_t i = static_cast<std::size_t>(which); i < streams_.size(); i += 2) streams_[i].close();
 }
 
 void rank_pipes::finish(const taker& take) {
-  constexpr int most_chunks = 32;  // a pipe holds 64 KiB unless the rank made it larger
   for (std::size_t i = 0; i < streams_.size(); ++i) {
-    if (!streams_[i].fd) continue;
+    if (!streams_[i].is_open()) continue;
     const auto index = static_cast<int>(i / 2);
     const auto which = static_cast<side>(i % 2);
-    for (int chunk = 0; chunk < most_chunks && read_some(index, which, take) == progress::more; ++chunk) continue;
-    if (!streams_[i].fd) continue;
-    streams_[i].fd.reset();
+    streams_[i].read_rest([&](std::string_view bytes) { take(index, which, bytes); });
     take(index, which, {});
   }
 }

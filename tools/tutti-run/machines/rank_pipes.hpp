@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tutti-run/output/rank_pipe.hpp"
 #include "tutti-run/poller.hpp"
 #include "tutti-run/ranks/rank_streams.hpp"
 
@@ -38,22 +39,14 @@ class rank_pipes : public rank_streams {
   std::int64_t pass_input();
 
  private:
-  struct stream {
-    unique_fd fd;
-    bool watched = false;
-  };
-
-  stream& at(int index, side which) noexcept {
+  rank_pipe& at(int index, side which) noexcept {
     return streams_[2 * static_cast<std::size_t>(index) + static_cast<std::size_t>(which)];
   }
-  unique_fd open_pipe(int index, side which);
-  enum class progress { more, nothing_now, end };
-  progress read_some(int index, side which, const taker& take);
   void watch_all();
 
   poller& events_;
   int first_;
-  std::vector<stream> streams_;
+  std::vector<rank_pipe> streams_;
   std::int64_t under_way_ = 0;
   unique_fd stdin_;
   std::string input_;

@@ -46,50 +46,25 @@ output::stream& output::stream_at(source which, int rank) noexcept {
   return which == source::out ? both.out : both.err;
 }
 
-unique_fd output::open_pipe(source which, int rank) {
-  int both[2];
-  check(::pipe2(both, O_CLOEXEC), "make a pipe");
-  unique_fd for_rank{both[1]};
-  auto& ours = stream_at(which, rank);
-  ours.fd.reset(both[0]);
-  check(::fcntl(both[0], F_SETFL, O_NONBLOCK), "make a pipe non-blocking");
-  events_.add(both[0], EPOLLIN, which, rank);
-  ours.watched = true;
-  return for_rank;
-}
-
 output::ends output::connect(int rank) {
   if (mode_ == output_mode::plain || (mode_ == output_mode::rank0 && rank == 0)) return {};
   ranks_[static_cast<std::size_t>(rank)].captured = true;
   ends result;
   result.out = mode_ == output_mode::prefix
-                   ? open_pipe(source::out, rank)
+                   ? stream_at(source::out, rank).pipe.open(events_, source::out, rank)
                    : unique_fd{check(::open("/dev/null", O_WRONLY | O_CLOEXEC), "open /dev/null")};
-  result.err = open_pipe(source::err, rank);
+  result.err = stream_at(source::err, rank).pipe.open(events_, source::err, rank);
   return result;
 }
 
 void output::handle(const event& happened) {
   if (happened.from == source::sink) return;  // flush() follows every round anyway
-  auto& from = stream_at(happened.from, happened.index);
-  if (from.watched && read_some(happened.from, happened.index) == progress::end) {
-    from.watched = false;
-    from.fd.reset();
-  }
-}
-
-output::progress output::read_some(source which, int rank) {
-  static constexpr std::size_t chunk = 1U << 16U;
-  std::array<char, chunk> buffer;
-  auto& from = stream_at(which, rank);
-  const auto count = ::read(from.fd.value(), buffer.data(), buffer.size());
-  if (count > 0) {
-    take(which, rank, {buffer.data(), static_cast<std::size_t>(count)});
-    return progress::more;
-  }
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return progress::nothing_now;
-  end_of(which, rank);
-  return progress::end;
+  auto& from = stream_at(happened.from, happened.index).pipe;
+  if (!from.is_watched()) return;
+  const auto show = [&](std::string_view bytes) { take(happened.from, happened.index, bytes); };
+  if (from.read_some(show) != rank_pipe::progress::end) return;
+  end_of(happened.from, happened.index);
+  from.close();
 }
 
 void output::take(source which, int rank, std::string_view bytes) {
@@ -171,13 +146,14 @@ void output::watch_pipes() {
     const auto& target = sinks_[sink_of(which)];
     const bool gone = target.broken() == EPIPE && mode_ == output_mode::prefix;
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-      auto& from = stream_at(which, rank);
-      if (!from.fd) continue;
-      const bool wanted = !gone && (from.watched ? !target.is_full() : target.is_low());
-      if (wanted && !from.watched) events_.add(from.fd.value(), EPOLLIN, which, rank);
-      if (!wanted && from.watched) events_.remove(from.fd.value());
-      from.watched = wanted;
-      if (gone) from.fd.reset();
+      auto& from = stream_at(which, rank).pipe;
+      if (!from.is_open()) continue;
+      const bool wanted = !gone && (from.is_watched() ? !target.is_full() : target.is_low());
+      if (wanted)
+        from.watch(events_, which, rank);
+      else
+        from.unwatch(events_);
+      if (gone) from.close();
     }
   }
 }
@@ -193,13 +169,10 @@ bool output::report_broken() {
 }
 
 void output::finish() {
-  constexpr int most_chunks = 32;  // a pipe holds 64 KiB unless the rank made it larger
   for (const source which : sides)
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-      auto& from = stream_at(which, rank);
-      for (int i = 0; from.fd && i < most_chunks && read_some(which, rank) == progress::more; ++i) continue;
+      stream_at(which, rank).pipe.read_rest([&](std::string_view bytes) { take(which, rank, bytes); });
       end_of(which, rank);
-      from.fd.reset();
     }
 }
 

@@ -9,6 +9,7 @@
 #include "tutti-run/options.hpp"
 #include "tutti-run/output/line_splitter.hpp"
 #include "tutti-run/output/prefixed_lines.hpp"
+#include "tutti-run/output/rank_pipe.hpp"
 #include "tutti-run/output/sink.hpp"
 #include "tutti-run/poller.hpp"
 #include "tutti-run/ranks/rank_names.hpp"
@@ -51,10 +52,9 @@ class output : public rank_streams {
   static constexpr std::size_t tail_width = 500;
 
   struct stream {
-    unique_fd fd;
+    rank_pipe pipe;
     line_splitter lines;   ///< for the tail
     prefixed_lines shown;  ///< on its way to a sink
-    bool watched = false;
   };
   struct rank_output {
     stream out;
@@ -65,9 +65,6 @@ class output : public rank_streams {
 
   stream& stream_at(source which, int rank) noexcept;
   std::size_t sink_of(source which) const noexcept { return which == source::out ? 0 : err_sink_; }
-  unique_fd open_pipe(source which, int rank);
-  enum class progress { more, nothing_now, end };
-  progress read_some(source which, int rank);
   void remember(source which, int rank, std::string_view line);
   void show(source which, int rank, std::string text);
   void show_due(clock::time_point now);
