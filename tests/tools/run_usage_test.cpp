@@ -81,6 +81,7 @@ TEST_CASE("run/usage: a mistake about machines is one line and status 2") {
   check_refusal(run({"--hosts", "a:2", "--ssh", " ", "true"}), 2, "--ssh wants a command");
   check_refusal(run({"--hosts", "a:2", "-x", "A=b", "true"}), 2, "--env sets one");
   check_refusal(run({"--hosts", "a:2", "-x", "RANK", "true"}), 2, "cannot hand over RANK");
+  check_refusal(run({"--hosts", "a:2", "-x", "PMI_RANK", "true"}), 2, "cannot hand over PMI_RANK, by which a rank");
   check_refusal(run({"--hosts", "a:2", "--master-port", "65536", "true"}), 2, "too large");
   check_refusal(run({"--nnodes", "2", "--rdzv", "node1:29500", "true"}), 2, "the scheme is not known");
   check_refusal(run({"--nnodes", "2", "--rdzv", "unix:@name", "true"}), 2, "that all machines reach");

@@ -135,6 +135,8 @@ std::string exported_name(std::string_view value) {
   if (value.empty() || value.find('=') != std::string_view::npos)
     refuse(text("-x wants the name of a variable and got '", value, "'; --env sets one"));
   if (is_identity(value)) refuse(text("-x cannot hand over ", value, ": tutti-run gives each rank its own value"));
+  if (is_foreign(value))
+    refuse(text("-x cannot hand over ", value, ", by which a rank knows the launcher that started it: --env sets it"));
   return std::string{value};
 }
 

@@ -42,11 +42,6 @@ constexpr std::array foreign_families{names{"OMPI_COMM_WORLD_"}, names{"PMI_"}, 
                                       names{"MV2_COMM_WORLD_"},  names{"HOROVOD_"}, names{"TORCHELASTIC_"},
                                       names{"SLURM_STEP"}};
 
-bool is_foreign(std::string_view name) noexcept {
-  return std::ranges::find(foreign, name) != foreign.end() ||
-         std::ranges::any_of(foreign_families, [&](names family) { return name.starts_with(family); });
-}
-
 std::string_view name_of(std::string_view variable) noexcept { return variable.substr(0, variable.find('=')); }
 
 void set(std::vector<std::string>& variables, std::string variable) {
@@ -64,6 +59,11 @@ void enter_working_directory(const std::string& folder) {
 }
 
 bool is_identity(std::string_view name) noexcept { return std::ranges::find(identity, name) != identity.end(); }
+
+bool is_foreign(std::string_view name) noexcept {
+  return std::ranges::find(foreign, name) != foreign.end() ||
+         std::ranges::any_of(foreign_families, [&](names family) { return name.starts_with(family); });
+}
 
 std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous_point& rendezvous,
                                             const std::string& secret) {

@@ -22,6 +22,9 @@ void enter_working_directory(const std::string& folder);
 /// Whether the launcher alone decides this variable, because it says who a rank is.
 bool is_identity(std::string_view name) noexcept;
 
+/// Whether this variable of the launcher's environment is kept from the ranks, because it is of another launcher.
+bool is_foreign(std::string_view name) noexcept;
+
 /// What all ranks share: the launcher's environment without any other launcher's rank variables, then `--env`.
 /// `secret` is the path of the job's secret, empty for none.
 std::vector<std::string> shared_environment(const options& given, const share& part, const rendezvous_point& rendezvous,
