@@ -231,15 +231,13 @@ class composed_core {
   }
 
   void start_by(algo::decision, const send_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_.messages;
-    launch(s, [&] {
+    launch(numbered(s), [&] {
       return algo::send_one(driver_->link(), world(a.peer), user_tag(a.tag),
                             {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
     });
   }
   void start_by(algo::decision, const recv_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_.messages;
-    launch(s, [&] {
+    launch(numbered(s), [&] {
       return algo::recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
                             {static_cast<std::byte*>(a.data.data), a.data.bytes()});
     });
@@ -247,8 +245,7 @@ class composed_core {
 
   /// Receives from any rank of the group, whose number becomes the operation's value.
   void start_by(algo::decision, const recv_any_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_.messages;
-    launch(s, [&] {
+    launch(numbered(s), [&] {
       return algo::recv_any_one(driver_->link(), state_.members, user_tag(a.tag),
                                 {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
     });
@@ -380,8 +377,8 @@ class composed_core {
     });
   }
 
-  template <class Make>
-  void launch(op_state& s, Make make) noexcept {
+  op_state& numbered(op_state& message) noexcept { return message.info.sequence = ++state_.messages, message; }
+  void launch(op_state& s, auto make) noexcept {
     if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
     try {
       routine work = use_ && !use_->none() ? algo::with_registered(make(), std::move(*use_)) : make();
