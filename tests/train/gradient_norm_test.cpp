@@ -1,14 +1,17 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/train/gradient_norm.hpp>
+#include <tutti/train/loss_scaler.hpp>
 #include <vector>
 
 namespace {
@@ -99,5 +102,33 @@ TEST_CASE("gradient_norm: of a reducer with several types, and of shards, is tha
     const std::vector<float> shard(static_cast<std::size_t>(world.rank()), 2.0f);
     const auto whole = world.all_reduce(measure(shard), std::plus<>{}).wait();
     if (whole.squares != 12 || !whole.finite()) throw std::runtime_error("shards");
+  });
+}
+
+TEST_CASE("gradient_norm: a gradient that no rank used is neither measured nor scaled") {
+  tutti::run_threads(2, [](world_t& world) {
+    const std::vector<tutti::grad::parameter_shape> shapes{{"a", 4}, {"b", 3}};
+    tutti::grad::reducer reducer{world, shapes, {.unused = tutti::grad::unused_parameters::tracked}};
+    const auto step = [&](float a, std::optional<float> b) {
+      auto pass = reducer.begin();
+      std::ranges::fill(reducer.gradient<float>(0), a);
+      pass.ready(0);
+      if (b) {
+        std::ranges::fill(reducer.gradient<float>(1), *b);
+        pass.ready(1);
+      } else {
+        pass.unused(1);
+      }
+      (void)tutti::sync_wait(world, pass.finish());
+    };
+    loss_scaler scaler{{.initial = 2}};
+    step(2, std::numeric_limits<float>::infinity());
+    if (measure(reducer).not_finite != 3 || !scaler.inspect(reducer).overflow) throw std::runtime_error("overflow");
+    step(2, {});
+    if (measure(reducer).squares != 16 || scaler.inspect(reducer).overflow) throw std::runtime_error("stale infinity");
+    step(2, 8.0f);
+    step(2, {});
+    if (scaler.unscale(reducer).norm != 2) throw std::runtime_error("stale norm");
+    if (reducer.gradient<float>(0)[0] != 1 || reducer.gradient<float>(1)[0] != 8) throw std::runtime_error("scaled");
   });
 }

@@ -22,14 +22,18 @@ concept gradient_element =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
 
 /// Calls `f(std::span<T>)` for every gradient of a grad::reducer, in the order of its buckets and of any types, of a
-/// range of spans, or for a single span.
+/// range of spans, or for a single span. The span of a gradient that no rank used in the reducer's last pass
+/// (reducer::used()) is empty: its memory holds a value of an earlier pass.
 template <class Gradients, class F>
 void for_each_gradient(Gradients&& gradients, F f) {
   if constexpr (requires { gradients.layout().buckets; }) {
     for (const grad::bucket& b : gradients.layout().buckets)
       grad::visit_gradient(b.type, [&]<class T>() {
-        for (const grad::bucket_slot& s : b.slots)
-          f(gradients.template gradient<T>(static_cast<std::size_t>(s.parameter)));
+        for (const grad::bucket_slot& s : b.slots) {
+          const auto i = static_cast<std::size_t>(s.parameter);
+          const std::span<T> g = gradients.template gradient<T>(i);
+          f(gradients.used(i) ? g : g.first(0));
+        }
       });
   } else if constexpr (requires { std::span{gradients}[0] * 1.0; }) {
     f(std::span{gradients});
@@ -72,7 +76,7 @@ template <gradient_element T>
   return m;
 }
 
-/// Measures all gradients of a grad::reducer, or of a range of spans.
+/// Measures all gradients of a grad::reducer that a rank used in the last pass, or of a range of spans.
 template <class Gradients>
 [[nodiscard]] gradient_measure measure(const Gradients& gradients) {
   gradient_measure m;
@@ -105,8 +109,9 @@ enum class if_not_finite : std::uint8_t {
   return factor < 1 ? factor : 1;
 }
 
-/// Multiplies every gradient by a factor. Computes in float, or in double for gradients of double and for a factor that
-/// float cannot hold, and rounds to the gradient's type. A factor of 0 gives zeros, even for infinities and NaN.
+/// Multiplies every gradient by a factor, but those of a grad::reducer that no rank used. Computes in float, or in
+/// double for gradients of double and for a factor that float cannot hold, and rounds to the gradient's type. A factor
+/// of 0 gives zeros, even for infinities and NaN.
 template <class Gradients>
 void scale_gradients(Gradients&& gradients, double by) {
   for_each_gradient(gradients, [&]<class T, std::size_t N>(std::span<T, N> g) { grad::multiply(std::span<T>{g}, by); });
