@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -119,30 +120,69 @@ inline void require_text(std::string_view what, std::string_view text) {
 }
 }  // namespace detail
 
-/// Writes tensors and metadata to a safetensors file, which replaces an older one atomically and is durable on return.
-/// A symbolic link is followed. Names must differ; names and metadata must be UTF-8. Not collective. Errors:
-/// usage_error for names, metadata or types that the format does not have; error{system} or {out_of_resources}.
-inline void write_tensors(const std::string& path, std::span<const named_tensor> tensors, const metadata& words = {}) {
+namespace detail {
+
+/// Returns the bytes that the type and the shape of a tensor need; the largest number if that is more.
+inline std::uint64_t bytes_of_shape(const named_tensor& t) noexcept {
+  constexpr std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)();
+  std::uint64_t bytes = size_of(t.type);
+  for (const std::uint64_t d : t.shape) {
+    if (d != 0 && bytes > most / d) return most;
+    bytes *= d;
+  }
+  return bytes;
+}
+
+/// Returns the header of a file of these tensors and words. Errors: usage_error for all that tensor_file would refuse.
+inline std::string header_of(std::span<const named_tensor> tensors, const metadata& words) {
   safetensors_header header;
   header.words = words;
   for (const auto& [key, value] : words) {
-    detail::require_text("a word of the metadata", key);
-    detail::require_text("the metadata's \"" + key + "\"", value);
+    require_text("a word of the metadata", key);
+    require_text("the metadata's \"" + key + "\"", value);
   }
   std::uint64_t end = 0;
   for (const named_tensor& t : tensors) {
-    detail::require_text("the name of a tensor", t.name);
-    if (t.name == safetensors_header::reserved || header.find(t.name) != nullptr || safetensors_name(t.type).empty())
-      throw usage_error("write_tensors: tensor \"" + t.name + "\" comes twice, or the format has no such name or type");
+    require_text("the name of a tensor", t.name);
+    const auto refuse = [&](const std::string& why) {
+      throw usage_error("write_tensors: tensor \"" + t.name + "\" " + why);
+    };
+    if (t.name == safetensors_header::reserved) refuse("has the name of the metadata; give it another");
+    if (header.find(t.name) != nullptr) refuse("comes twice; give each tensor a name of its own");
+    if (safetensors_name(t.type).empty())
+      refuse("is of type " + std::string(name(t.type)) + ", which safetensors do not have; save another type");
+    if (const std::uint64_t needed = bytes_of_shape(t); needed != t.bytes.size())
+      refuse("has " + std::to_string(t.bytes.size()) + " bytes, not the " + std::to_string(needed) + " of " +
+             std::string(name(t.type)) + " " + shape_text(t.shape));
     header.tensors.push_back({t.name, t.type, t.shape, end, t.bytes.size()});
     end += t.bytes.size();
   }
-  const std::string text = header.encode();
-  const std::uint64_t length = text.size();
-  os::atomic_file file{path};
+  std::string text = header.encode();
+  if (text.size() > safetensors_header::most_bytes)
+    throw usage_error("write_tensors: names, shapes and metadata take " + std::to_string(text.size()) +
+                      " bytes as JSON, and readers accept " + std::to_string(safetensors_header::most_bytes) +
+                      "; save less metadata, or large values as tensors");
+  return text;
+}
+
+inline void write_file(os::atomic_file& file, std::string_view header, std::span<const named_tensor> tensors) {
+  const std::uint64_t length = header.size();
   file.write(std::as_bytes(std::span{&length, 1}));
-  file.write(std::as_bytes(std::span{text}));
+  file.write(std::as_bytes(std::span{header}));
   for (const named_tensor& t : tensors) file.write(t.bytes);
+}
+
+}  // namespace detail
+
+/// Writes tensors and metadata to a safetensors file, which replaces an older one atomically and is durable on return.
+/// A symbolic link is followed. Names must differ; names and metadata must be UTF-8. Not collective. Errors:
+/// usage_error, before anything is written, for a file that could not be read: names, metadata or types that the format
+/// does not have, bytes that do not fit a shape, a header above safetensors_header::most_bytes; error{system} or
+/// {out_of_resources}.
+inline void write_tensors(const std::string& path, std::span<const named_tensor> tensors, const metadata& words = {}) {
+  const std::string header = detail::header_of(tensors, words);
+  os::atomic_file file{path};
+  detail::write_file(file, header, tensors);
   file.commit();
 }
 

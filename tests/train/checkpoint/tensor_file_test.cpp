@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -238,4 +239,36 @@ TEST_CASE("tensor_file: a checkpoint that is saved through a symbolic link goes 
   CHECK(std::filesystem::is_symlink(folder.file("link")));
   read_tensors(folder.file("real"), std::vector{tensor("a", std::span{b})});
   CHECK(a == b);
+}
+
+TEST_CASE("tensor_file: what no reader would accept is refused before the old file is touched") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1, 2};
+  write_tensors(path, std::vector{tensor("a", std::span{a})});
+  const std::string whole = bytes_of(path);
+  const auto complaint = [&](std::vector<named_tensor> tensors, const metadata& words = {}) {
+    std::string text;
+    try {
+      write_tensors(path, tensors, words);
+    } catch (const tutti::usage_error& e) {
+      text = e.what();
+    }
+    REQUIRE(bytes_of(path) == whole);
+    CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+    return text;
+  };
+  const named_tensor sound = tensor("a", std::span{a});
+  CHECK(complaint({sound, sound}).find("tensor \"a\" comes twice") != std::string::npos);
+  CHECK(complaint({tensor("__metadata__", std::span{a})}).find("has the name of the metadata") != std::string::npos);
+  named_tensor other = sound;
+  other.type = tutti::dtype_of<std::complex<double>>();
+  CHECK(complaint({other}).find("is of type complex128, which") != std::string::npos);
+  other = sound;
+  other.shape = {3};
+  CHECK(complaint({other}).find("has 8 bytes, not the 12 of float32 [3]") != std::string::npos);
+  other.shape = {1ull << 63, 2};
+  CHECK(complaint({other}).find("has 8 bytes, not the ") != std::string::npos);
+  const std::string controls(safetensors_header::most_bytes / 6, '\1');  // six bytes each as JSON
+  CHECK(complaint({sound}, {{"note", controls}}).find("and readers accept 100000000") != std::string::npos);
 }
