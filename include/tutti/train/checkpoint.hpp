@@ -17,10 +17,11 @@ namespace tutti::train {
 
 namespace detail {
 
-/// Calls `f()` on every rank. If it throws on some, all ranks throw the error of the lowest of these, with its number.
-/// Collective; blocks.
-template <class Comm, class F>
-void all_or_none(Comm& world, const call_options& how, F f) {
+/// Calls `f()` on every rank. If it throws on some, all ranks call `undo()`, which must not throw, and throw the error
+/// of the lowest of these, with its number. A rank that cannot learn the outcome, as the world has failed, does not
+/// call `undo()`: the others may have gone on. Collective; blocks.
+template <class Comm, class F, class Undo>
+void all_or_none(Comm& world, const call_options& how, F f, Undo undo) {
   struct outcome {
     std::int32_t failed = 0, usage = 0;
     status cause;
@@ -42,11 +43,16 @@ void all_or_none(Comm& world, const call_options& how, F f) {
   world.all_gather(std::span{&mine, 1}, all, how).wait();
   const auto bad = std::find_if(all.begin(), all.end(), [](const outcome& o) { return o.failed != 0; });
   if (bad == all.end()) return;
+  undo();
   const auto who = static_cast<int>(bad - all.begin());
   world.broadcast(text, who, how).wait();
   text = "rank " + std::to_string(world.world_rank(who)) + ": " + text;
   if (bad->usage != 0) throw usage_error(text);
   throw error{bad->cause, text, {world.rank(), 0, "checkpoint", {}}};
+}
+template <class Comm, class F>
+void all_or_none(Comm& world, const call_options& how, F f) {
+  all_or_none(world, how, f, [] {});
 }
 
 /// Returns a line of text for each tensor, such as `"weight", float32 [64, 10]`.
@@ -96,8 +102,8 @@ void require_equal_lists(Comm& world, const call_options& how, std::span<const n
 
 /// Writes rank 0's tensors and metadata to a safetensors file, which replaces an older one atomically. Returns on all
 /// ranks once the file is durable. Collective; blocks. The other ranks' arguments are ignored and may be empty. Errors,
-/// equal on all ranks: as of write_tensors. `how.timeout` limits the wait for rank 0; by default it is that of the
-/// communicator.
+/// equal on all ranks: as of write_tensors. `how.timeout` limits the wait for rank 0, by default to the communicator's
+/// deadline; if writing takes longer, the world ends with error{timed_out}.
 template <class Comm>
 void save_checkpoint(Comm& world, const std::string& path, std::span<const named_tensor> tensors,
                      const metadata& words = {}, call_options how = {}) {
@@ -110,7 +116,8 @@ void save_checkpoint(Comm& world, const std::string& path, std::span<const named
 /// needs access to the file. Collective; blocks. The lists must be equal on all ranks in names, types, shapes and
 /// order; they are compared first. A prefix "module." of a name, here or in the file, is ignored. Errors, equal on all
 /// ranks: as of read_tensors, and error{mismatch} if the lists differ. The tensors are unchanged then, unless reading
-/// the data fails on rank 0. Cost: one broadcast for each tensor.
+/// the data fails on rank 0. `how.timeout` limits the wait for rank 0 as in save_checkpoint. Cost: one broadcast for
+/// each tensor.
 template <class Comm>
 metadata load_checkpoint(Comm& world, const std::string& path, std::span<const named_tensor> tensors,
                          call_options how = {}) {

@@ -9,10 +9,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
 #include <tutti/core/options.hpp>
+#include <tutti/os/atomic_file.hpp>
 #include <tutti/os/durable_folder.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/tensor_file.hpp>
@@ -39,6 +41,7 @@ template <class T, std::size_t N>
 
 namespace detail {
 
+inline constexpr std::string_view reserved_words = "tutti.";
 inline constexpr const char *shards_key = "tutti.shards", *id_key = "tutti.id", *place_key = "tutti.place.";
 inline constexpr int most_shards = 1 << 20;
 
@@ -131,41 +134,77 @@ inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> 
 
 }  // namespace detail
 
+namespace detail {
+
+/// Returns the metadata of an index without the checkpoint's id. Errors: usage_error for words of the library's own.
+inline metadata words_of_index(const metadata& words, int ranks) {
+  for (const auto& [key, value] : words)
+    if (key.starts_with(reserved_words))
+      throw usage_error("save_sharded: the metadata has \"" + key + "\", and words that begin with \"" +
+                        std::string(reserved_words) + "\" are the library's; give it another name");
+  metadata all = words;
+  all[shards_key] = std::to_string(ranks);
+  return all;
+}
+
+/// Removes the shard files of other checkpoints than `id`, of as many as it can: they take space, and nothing reads
+/// them.
+inline void remove_old_shards(const std::string& folder, const std::string& id) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> old;
+  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
+    if (is_old_shard(at->path().filename().string(), id)) old.push_back(at->path());
+  for (const auto& path : old) std::filesystem::remove(path, ignored);
+}
+
+}  // namespace detail
+
 /// Writes a checkpoint of shards that the ranks hold. Each rank writes its shards to a file of its own in `folder`,
 /// which is created if needed; then rank 0 writes the index, with its metadata, and removes the files of older
-/// checkpoints. After a crash at any moment, the folder holds the old checkpoint or the new one. Collective; blocks;
-/// all ranks must have access to the folder. Shards may overlap; together they should cover every element, which is
-/// checked when they are loaded. Errors, equal on all ranks: as of save_checkpoint.
+/// checkpoints, if it can. After a crash at any moment, the folder holds the old checkpoint or the new one. Collective;
+/// blocks; all ranks must have access to the folder. Shards may overlap; together they should cover every element,
+/// which is checked when they are loaded. If a rank cannot write its shards, all remove what they have written. Errors,
+/// equal on all ranks: as of save_checkpoint; usage_error, before anything is written, for words of the metadata that
+/// begin with "tutti.". `how.timeout` limits the wait for the slowest rank, by default to the communicator's deadline;
+/// if writing takes longer, the world ends with error{timed_out}.
 template <class Comm>
 void save_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
                   const metadata& words = {}, call_options how = {}) {
-  std::string id;
+  std::string id, header;
   detail::all_or_none(world, how, [&] {
     if (world.rank() != 0) return;
-    os::make_durable_folder(folder);
+    metadata all = detail::words_of_index(words, world.size());
     std::random_device random;
     while (id.size() < detail::id_digits) id += static_cast<char>('0' + random() % 10);
+    all[detail::id_key] = id;
+    header = detail::header_of({}, all);
+    os::make_durable_folder(folder);
   });
   world.broadcast(id, 0, how).wait();
-  detail::all_or_none(world, how, [&] {
-    std::vector<named_tensor> parts;
-    metadata places;
-    for (const tensor_shard& s : shards) {
-      parts.push_back(s.part);
-      places[detail::place_key + s.part.name] = std::to_string(s.first) + "/" + std::to_string(s.total);
-    }
-    write_tensors(detail::shard_path(folder, id, world.rank()), parts, places);
-  });
+  const std::string mine = detail::shard_path(folder, id, world.rank());
+  std::optional<os::atomic_file> index;  // ready to be renamed before any rank can rely on it
+  detail::all_or_none(
+      world, how,
+      [&] {
+        std::vector<named_tensor> parts;
+        metadata places;
+        for (const tensor_shard& s : shards) {
+          parts.push_back(s.part);
+          places[detail::place_key + s.part.name] = std::to_string(s.first) + "/" + std::to_string(s.total);
+        }
+        write_tensors(mine, parts, places);
+        if (world.rank() != 0) return;
+        index.emplace(detail::index_path(folder));
+        detail::write_file(*index, header, {});
+      },
+      [&] {
+        std::error_code ignored;
+        std::filesystem::remove(mine, ignored);
+      });
   detail::all_or_none(world, how, [&] {
     if (world.rank() != 0) return;
-    metadata all = words;
-    all[detail::shards_key] = std::to_string(world.size());
-    all[detail::id_key] = id;
-    write_tensors(detail::index_path(folder), {}, all);
-    std::vector<std::filesystem::path> old;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      if (detail::is_old_shard(entry.path().filename().string(), id)) old.push_back(entry.path());
-    for (const auto& path : old) std::filesystem::remove(path);
+    index->commit();
+    detail::remove_old_shards(folder, id);
   });
 }
 

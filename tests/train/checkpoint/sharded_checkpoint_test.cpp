@@ -95,6 +95,53 @@ TEST_CASE("sharded_checkpoint: a newer one replaces the older, whose shards are 
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 3 + std::ssize(mine));
 }
 
+TEST_CASE("sharded_checkpoint: an older shard that cannot be removed does not fail a save that is durable") {
+  const temporary_directory folder;
+  const std::string path = folder.path().string();
+  std::filesystem::create_directories(folder.file(std::string(40, '1') + "-0.safetensors/not empty"));
+  tutti::run_threads(2, [&](world_t& world) {
+    save(world, path, 5);
+    save(world, path, 6);
+    check(world, path, 6);
+  });
+  CHECK(std::distance(std::filesystem::directory_iterator(path), {}) == 4);
+}
+
+TEST_CASE("sharded_checkpoint: words that cannot be saved are refused before anything is written") {
+  const temporary_directory folder;
+  const std::string path = folder.file("ckpt");
+  const std::vector<metadata> refused{
+      {{"tutti.id", "7"}}, {{"tutti.place.w", "x"}}, {{"note", "gr\xfc\xdf"}}, {{"gr\xfc\xdf", "note"}}};
+  tutti::run_threads(2, [&](world_t& world) {
+    auto mine = part_of(world, 5);
+    const std::vector shards{shard("w", std::span{mine}, cut(world.rank(), world.size()), elements)};
+    for (const metadata& words : refused) {
+      CHECK_THROWS_AS(save_sharded(world, path, shards, words), tutti::usage_error);
+      CHECK_FALSE(std::filesystem::exists(path));
+      world.barrier().wait();
+    }
+    save_sharded(world, path, shards, {{"tutti", "7"}});
+    if (load_sharded(world, path, shards) != metadata{{"tutti", "7"}}) throw std::runtime_error("words");
+  });
+}
+
+TEST_CASE("sharded_checkpoint: ranks remove their new shards if one of them cannot write its own") {
+  const temporary_directory folder;
+  const std::string path = folder.path().string();
+  for (const int bad : {0, 1, 2}) {
+    tutti::run_threads(3, [&](world_t& world) {
+      save(world, path, 5);
+      auto mine = part_of(world, 6);
+      std::vector shards{shard("w", std::span{mine}, cut(world.rank(), world.size()), elements)};
+      if (world.rank() == bad) shards.push_back(shards[0]);  // a name twice
+      CHECK_THROWS_AS(save_sharded(world, path, shards), tutti::usage_error);
+      world.barrier().wait();
+      check(world, path, 5);
+    });
+    CHECK(std::distance(std::filesystem::directory_iterator(path), {}) == 4);
+  }
+}
+
 TEST_CASE("sharded_checkpoint: what is missing, foreign or cut short is refused on all ranks") {
   const temporary_directory folder;
   const std::string path = folder.path().string();
