@@ -59,14 +59,18 @@ struct reducer_options {
   tutti::grad::replan replan = tutti::grad::replan::on_request;
   std::size_t drift_passes = 3;  ///< passes of rank 0 that mark as many as ever; at least 1
 
-  /// Returns a hash of the options that must be equal on all ranks and are not part of the plan.
+  /// Returns a hash of the options that must be equal on all ranks and that the plan does not show: later plans depend
+  /// on the limits, even if the first one does not.
   [[nodiscard]] std::uint64_t id() const noexcept {
     std::uint64_t hash = 0;
-    for (const std::uint64_t value : {std::bit_cast<std::uint64_t>(predivide), static_cast<std::uint64_t>(in_flight),
-                                      static_cast<std::uint64_t>(order) * 4 + static_cast<std::uint64_t>(graph) * 2 +
-                                          static_cast<std::uint64_t>(replan),
-                                      static_cast<std::uint64_t>(drift_passes)})
+    for (const std::uint64_t value :
+         {std::bit_cast<std::uint64_t>(predivide), static_cast<std::uint64_t>(in_flight),
+          static_cast<std::uint64_t>(order) * 4 + static_cast<std::uint64_t>(graph) * 2 +
+              static_cast<std::uint64_t>(replan),
+          static_cast<std::uint64_t>(drift_passes), static_cast<std::uint64_t>(limits.first_bytes),
+          static_cast<std::uint64_t>(limits.cap_bytes)})
       hash = tutti::detail::fnv(hash, value);
+    for (const std::size_t bytes : limits.each_bytes) hash = tutti::detail::fnv(hash, std::uint64_t{bytes});
     return hash;
   }
 };
