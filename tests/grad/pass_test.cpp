@@ -164,6 +164,25 @@ TEST_CASE("pass: ranks that run out of samples go on with weight 0 until all hav
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
+TEST_CASE("pass: a backward pass goes on after a skip in its middle, and the next step is whole") {
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    const std::vector<tutti::grad::parameter_shape> shapes(3, {"w", 4});
+    reducer r{world, shapes, {.limits = {1, 1}}};
+    const std::vector<float> elsewhere(4, 1);
+    for (const bool skips : {true, false}) {
+      auto pass = r.begin();
+      pass.ready(2);
+      if (skips && world.rank() == 1) pass.skip(step::skip_overflow);
+      pass.ready(1, elsewhere);
+      pass.ready(0);
+      const step did = tutti::sync_wait(world, pass.finish());
+      expect(did == (skips ? step::skip_overflow : step::apply), "step");
+    }
+    expect(r.gradient<float>(1)[3] == 1, "the mean");
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
 TEST_CASE("pass: a skip that comes when the flags have left is refused, not lost") {
   const auto all = ranks::outcomes(2, [&](world_t& world) {
     reducer r{world, of_type(dtype::f32), {.limits = {1, 1}}};

@@ -23,12 +23,13 @@ class pass_base {
   void unused(std::size_t parameter) { owner().unused(parameter); }
 
   /// Calls unused() for every parameter that has not been marked and is not delayed. A rank that has run out of samples
-  /// begins with weight 0 and calls only this.
+  /// begins with weight 0 and calls only this. Call it after all other marks.
   void rest_unused() { owner().rest_unused(); }
 
-  /// Makes all ranks skip this step, as this rank cannot use its gradients. Marks all that has not been marked. The
-  /// gradients of all ranks are worthless after finish(), which returns `why` on all ranks. Call it before the last
-  /// mark, because the last bucket carries it; later it is a usage_error, which changes nothing.
+  /// Makes all ranks skip this step, as this rank cannot use its gradients. Marks all that has not been marked, so that
+  /// a backward pass may go on: its ready() and unused() then do nothing. The gradients of all ranks are worthless
+  /// after finish(), which returns `why` on all ranks. Call it before the last mark, because the last bucket carries
+  /// it; later it is a usage_error, which changes nothing.
   void skip(step why) { owner().skip(why); }
 
  protected:

@@ -85,6 +85,37 @@ TEST_CASE("pass_state: a skip marks the rest, may grow, and comes too late once 
   s.skip(step::skip_failure);
 }
 
+TEST_CASE("pass_state: a backward pass may go on after a skip, and marks after rest_unused() are refused by its name") {
+  one_state s{{.unused = unused_parameters::tracked, .graph = graph::fixed}};
+  for (int pass = 0; pass < 2; ++pass) {  // the second with a graph that is known
+    s.begin(1);
+    CHECK(s.ready(0) == pass_action::reduce);
+    s.skip(step::skip_overflow);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(s.skip_rest(i) == (i == 0 ? pass_action::nothing : pass_action::reduce));
+    CHECK(s.ready(1) == pass_action::nothing);
+    CHECK(s.ready(1) == pass_action::nothing);
+    CHECK(s.unused(2) == pass_action::nothing);
+    CHECK(s.leave_out_rest(1) == pass_action::nothing);
+    CHECK_THROWS_WITH_AS((void)s.ready(0), "ready: parameter 0 (w) was marked twice in one pass", usage_error);
+    CHECK_THROWS_AS((void)s.ready(3), usage_error);
+    s.require_all_marked();
+    s.finish();
+    CHECK(s.marks().order() == std::vector<int>{0, 2, 1});  // of what was ready before the skip
+    if (pass == 0) {
+      s.begin(1);
+      for (std::size_t i = 0; i < 3; ++i) CHECK(s.ready(i) == pass_action::reduce);
+      s.usage_map().learn(s.weight());
+    }
+  }
+  one_state other;
+  other.begin(1);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(other.leave_out_rest(i) == pass_action::zero_and_reduce);
+  CHECK_THROWS_WITH_AS(
+      (void)other.ready(1),
+      "ready: parameter 1 (w) was marked by rest_unused() in this pass; call that after all other marks", usage_error);
+  CHECK_THROWS_AS((void)other.unused(1), usage_error);
+}
+
 TEST_CASE("pass_state: what an accumulating pass has skipped or dropped, the next one that reduces skips") {
   one_state s;
   s.begin_accumulating(1);

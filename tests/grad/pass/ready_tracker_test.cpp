@@ -23,13 +23,13 @@ TEST_CASE("ready_tracker: each once per pass; complaints name the call and the p
   CHECK(m.size() == 2);
   CHECK(m.shapes()[1].count == 1);
   for (int pass = 0; pass < 2; ++pass) {
-    m.mark(0, "ready");
+    m.put(0, "ready");
     CHECK(m.has(0));
     CHECK_FALSE(m.has(1));
-    CHECK(complaint([&] { m.mark(0, "unused"); }) == "unused: parameter 0 (w) was marked twice in one pass");
-    CHECK(complaint([&] { m.mark(2, "ready"); }) == "ready: there is no parameter 2 among 2");
+    CHECK(complaint([&] { m.put(0, "unused"); }) == "unused: parameter 0 (w) was marked twice in one pass");
+    CHECK(complaint([&] { m.put(2, "ready"); }) == "ready: there is no parameter 2 among 2");
     CHECK(complaint([&] { m.require_all(); }) == "finish: parameter 1 was never marked ready in this pass");
-    m.mark(1, "ready");
+    m.put(1, "ready");
     CHECK(complaint([&] { m.require_all(); }) == "");
     m.clear();
   }
@@ -42,7 +42,7 @@ TEST_CASE("ready_tracker: the order of the last pass in which as many became rea
   CHECK(m.order() == std::vector<int>{0, 1, 2});
   CHECK(m.ready_order().empty());
   const auto pass = [&](const std::vector<std::size_t>& ready) {
-    for (const std::size_t i : ready) m.mark(i, "ready"), m.arrive(i);
+    for (const std::size_t i : ready) m.put(i, "ready"), m.arrive(i);
     m.learn_order();
     m.clear();
     return m.order();

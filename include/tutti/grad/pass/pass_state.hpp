@@ -61,9 +61,9 @@ class pass_state {
   [[nodiscard]] bool reduces() const noexcept { return reduces_; }
   [[nodiscard]] double weight() const noexcept { return weight_; }
 
-  /// Record the user's marks.
+  /// Record the user's marks. What skip() has marked before stays as it is.
   [[nodiscard]] pass_action ready(std::size_t i);
-  [[nodiscard]] pass_action unused(std::size_t i);
+  [[nodiscard]] pass_action unused(std::size_t i) { return unused(i, mark::call); }
   /// Mark parameter i as left out, if that applies to it, for a reducer that goes through all: in begin(), those that a
   /// fixed graph never uses; in rest_unused(), and in skip() after the function of that name, those that have no mark
   /// and are not delayed.
@@ -105,7 +105,8 @@ class pass_state {
 
  private:
   void start(double weight);
-  pass_action leave_out(std::size_t i, const char* call);
+  pass_action unused(std::size_t i, mark by);
+  pass_action leave_out(std::size_t i, const char* call, mark by);
 
   reducer_options options_;
   caller_layout own_;

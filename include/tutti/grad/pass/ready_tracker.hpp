@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,6 +10,15 @@
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
+
+/// The call that has marked a parameter in a pass.
+enum class mark : std::uint8_t {
+  none,
+  call,     ///< unused(), or the reducer's own
+  arrived,  ///< ready(), in a pass that reduces
+  rest,     ///< rest_unused()
+  skipped   ///< skip(), in the middle of a backward pass that may go on: later marks have no effect
+};
 
 /// The marks of a pass on the gradients of a model: each once, in any order. Keeps the order of the last pass in which
 /// as many gradients became ready as ever. A pass with fewer, as of a rank that has run out of samples or skips, says
@@ -26,15 +36,17 @@ class ready_tracker {
   [[nodiscard]] std::string label(std::size_t i) const;
 
   void clear() noexcept {
-    std::fill(marked_.begin(), marked_.end(), char{0});
+    std::fill(marked_.begin(), marked_.end(), mark::none);
     arriving_.clear();
   }
-  [[nodiscard]] bool has(std::size_t i) const noexcept { return marked_[i] != 0; }
+  [[nodiscard]] bool has(std::size_t i) const noexcept { return marked_[i] != mark::none; }
+  /// Returns true if skip() has marked the parameter; false for an index that is no parameter's.
+  [[nodiscard]] bool skipped(std::size_t i) const noexcept { return i < size() && marked_[i] == mark::skipped; }
 
   /// Throws usage_error for an index that is no parameter's; the message names the call. So do the next functions.
   void check(std::size_t i, const char* call) const;
   void check_count(std::size_t i, const char* call, std::size_t given) const;
-  void mark(std::size_t i, const char* call);
+  void put(std::size_t i, const char* call, mark by = mark::call);
   /// Throws usage_error for a mark that contradicts a fixed graph.
   [[noreturn]] void refuse_change(std::size_t i, const char* call, const char* was) const;
   void require_all() const;
@@ -45,7 +57,7 @@ class ready_tracker {
   }
   /// Records that a marked gradient became ready and was not left out.
   void arrive(std::size_t i) {
-    marked_[i] = arrived;
+    marked_[i] = mark::arrived;
     arriving_.push_back(static_cast<int>(i));
   }
   /// Ends a pass. Gradients that did not become ready come last, in their known order. Returns false if the pass does
@@ -59,10 +71,8 @@ class ready_tracker {
   }
 
  private:
-  static constexpr char arrived = 2;
-
   std::vector<parameter_shape> shapes_;
-  std::vector<char> marked_;
+  std::vector<mark> marked_;
   std::vector<int> order_, arriving_;
   std::size_t seen_ = 0;  // gradients that became ready in the pass whose order is kept
 };

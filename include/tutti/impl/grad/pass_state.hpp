@@ -68,43 +68,44 @@ TUTTI_DECL void pass_state::begin_accumulating(double weight) {
 }
 
 TUTTI_DECL pass_action pass_state::ready(std::size_t i) {
+  if (marks_.skipped(i)) return pass_action::nothing;
   if (usage_.never(i)) marks_.refuse_change(i, "ready", "not used");
-  marks_.mark(i, "ready");
+  marks_.put(i, "ready");
   usage_.use(i);
   if (!reduces_) return pass_action::nothing;
   marks_.arrive(i);
   return pass_action::reduce;
 }
 
-TUTTI_DECL pass_action pass_state::unused(std::size_t i) {
-  if (usage_.never(i)) return pass_action::nothing;  // known from the first pass
+TUTTI_DECL pass_action pass_state::unused(std::size_t i, mark by) {
+  if (marks_.skipped(i) || usage_.never(i)) return pass_action::nothing;  // never: known from the first pass
   if (reduces_ && weight_ > 0 && usage_.always(i) && !usage_.used_here(i)) marks_.refuse_change(i, "unused", "used");
-  return leave_out(i, "unused");
+  return leave_out(i, "unused", by);
 }
 
-TUTTI_DECL pass_action pass_state::leave_out(std::size_t i, const char* call) {
-  marks_.mark(i, call);
+TUTTI_DECL pass_action pass_state::leave_out(std::size_t i, const char* call, mark by) {
+  marks_.put(i, call, by);
   if (!reduces_) return pass_action::nothing;
   return usage_.used_here(i) ? pass_action::reduce : pass_action::zero_and_reduce;  // used by an earlier pass
 }
 
 TUTTI_DECL pass_action pass_state::leave_out_never_used(std::size_t i) {
-  return usage_.never(i) ? leave_out(i, "begin") : pass_action::nothing;
+  return usage_.never(i) ? leave_out(i, "begin", mark::call) : pass_action::nothing;
 }
 
 TUTTI_DECL pass_action pass_state::leave_out_rest(std::size_t i) {
-  return marks_.has(i) || delayed_[i] ? pass_action::nothing : unused(i);
+  return marks_.has(i) || delayed_[i] ? pass_action::nothing : unused(i, mark::rest);
 }
 
 TUTTI_DECL pass_action pass_state::skip_rest(std::size_t i) {
   if (!reduces_ || marks_.has(i) || delayed_[i]) return pass_action::nothing;
-  marks_.mark(i, "skip");
+  marks_.put(i, "skip", mark::skipped);
   return pass_action::reduce;
 }
 
 TUTTI_DECL bool pass_state::mark_delayed(std::size_t i) {
   if (marks_.has(i) || !delayed_[i]) return false;
-  marks_.mark(i, "finish");
+  marks_.put(i, "finish");
   if (weight_ > 0) usage_.use(i);
   return true;
 }

@@ -25,10 +25,13 @@ TUTTI_DECL void ready_tracker::check_count(std::size_t i, const char* call, std:
                       " elements, and was given " + std::to_string(given));
 }
 
-TUTTI_DECL void ready_tracker::mark(std::size_t i, const char* call) {
+TUTTI_DECL void ready_tracker::put(std::size_t i, const char* call, mark by) {
   check(i, call);
-  if (std::exchange(marked_[i], char{1}))
-    throw usage_error(std::string(call) + ": " + label(i) + " was marked twice in one pass");
+  if (marked_[i] == mark::rest)
+    throw usage_error(std::string(call) + ": " + label(i) +
+                      " was marked by rest_unused() in this pass; call that after all other marks");
+  if (has(i)) throw usage_error(std::string(call) + ": " + label(i) + " was marked twice in one pass");
+  marked_[i] = by;
 }
 
 TUTTI_DECL void ready_tracker::refuse_change(std::size_t i, const char* call, const char* was) const {
@@ -38,14 +41,14 @@ TUTTI_DECL void ready_tracker::refuse_change(std::size_t i, const char* call, co
 
 TUTTI_DECL void ready_tracker::require_all() const {
   for (std::size_t i = 0; i < size(); ++i)
-    if (!marked_[i]) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
+    if (!has(i)) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
 }
 
 TUTTI_DECL bool ready_tracker::learn_order() {
   if (arriving_.empty() || arriving_.size() < seen_) return false;
   seen_ = arriving_.size();
   for (const int i : order_)
-    if (marked_[static_cast<std::size_t>(i)] != arrived) arriving_.push_back(i);
+    if (marked_[static_cast<std::size_t>(i)] != mark::arrived) arriving_.push_back(i);
   std::swap(order_, arriving_);
   return true;
 }
