@@ -20,6 +20,8 @@ class compression_hook {
     if (how_ == compression::int8) return quarter_(world, bucket);
     return tutti::grad::in_a_task(world.all_reduce(bucket.elements));
   }
+  /// Clears the errors that --compress int8 keeps for the next step.
+  void forget_pass() noexcept { quarter_.forget_pass(); }
 
  private:
   compression how_;

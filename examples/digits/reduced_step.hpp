@@ -69,8 +69,13 @@ class reduced_step : public step_policy<T> {
     pass.rest_unused();  // for a rank that computes no part
     co_await pass.finish();
     if (scaler_) {
+      const float before = scaler_->scale();
       const auto u = scaler_->unscale(reducer_);
       scaler_->update(u);
+      if constexpr (requires {
+                      reducer_.hook().forget_pass();
+                    })  // its errors are those of gradients with the old scale
+        if (u.overflow || scaler_->scale() != before) reducer_.hook().forget_pass();
       if (u.overflow) co_return;  // on all ranks, since their gradients are equal
     }
     if (divided_) {

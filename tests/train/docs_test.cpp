@@ -56,6 +56,20 @@ TEST_CASE("docs/training: mixed precision") {
     docs_mixed_precision::mixed_precision(world, reducer, net, 3);
     docs_mixed_precision::clipping(reducer);
     if (std::abs(net.parameter + 3) > 1e-5f) throw std::runtime_error(std::to_string(net.parameter));
+
+    // The second element is too small to be sent in one step; the error of two steps would be sent in the second.
+    docs_mixed_precision::quantized_t quantized{world, std::vector<tutti::grad::parameter_shape>{{"w", 2}}};
+    tutti::train::loss_scaler scaler{{.interval = 1}};
+    for (int step = 0; step < 4; ++step) {
+      auto pass = quantized.begin();
+      const std::span<float> g = quantized.gradient<float>(0);
+      g[0] = scaler.scale() * 2;
+      g[1] = scaler.scale() * 0.007f;
+      pass.ready(0);
+      tutti::sync_wait(world, pass.finish());
+      docs_mixed_precision::error_feedback(quantized, scaler);
+      if (std::abs(g[0] - 2) > 0.01f || g[1] != 0) throw std::runtime_error("feedback: " + std::to_string(g[1]));
+    }
   });
 }
 

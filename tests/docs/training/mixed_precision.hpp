@@ -1,4 +1,5 @@
 #pragma once
+#include <tutti/grad/quantize.hpp>
 #include <tutti/train/gradient_norm.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/tutti.hpp>
@@ -30,6 +31,15 @@ inline void mixed_precision(world_t& world, reducer_t& reducer, model& net, int 
     if (!u.overflow) net.step(reducer);
     scaler.update(u);
   }
+}
+
+using quantized_t = tutti::grad::reducer<world_t, tutti::grad::quantize_hook>;
+
+inline void error_feedback(quantized_t& reducer, tutti::train::loss_scaler& scaler) {
+  const float before = scaler.scale();
+  const auto u = scaler.unscale(reducer);
+  scaler.update(u);
+  if (u.overflow || scaler.scale() != before) reducer.hook().forget_pass();
 }
 
 inline void clipping(reducer_t& reducer) {

@@ -61,7 +61,7 @@ class pass_state {
   [[nodiscard]] bool reduces() const noexcept { return reduces_; }
   [[nodiscard]] double weight() const noexcept { return weight_; }
 
-  /// Record the user's marks. What skip() has marked before stays as it is.
+  /// Record the user's marks. A mark that skip() has made stays as it is.
   [[nodiscard]] pass_action ready(std::size_t i);
   [[nodiscard]] pass_action unused(std::size_t i) { return unused(i, mark::call); }
   /// Mark parameter i as left out, if that applies to it, for a reducer that goes through all: in begin(), those that a
