@@ -3,14 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <tutti/core/error.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/grad/pass/comparison.hpp>
+#include <tutti/os/throw_errno.hpp>
 #include <tutti/train/tensor_file.hpp>
 
 namespace tutti::train {
@@ -34,6 +37,13 @@ void all_or_none(Comm& world, const call_options& how, F f, Undo undo) {
     text = e.what();
   } catch (const usage_error& e) {
     mine = {1, 1, {}};
+    text = e.what();
+  } catch (const std::bad_alloc& e) {
+    mine = {1, 0, {errc::out_of_resources}};
+    text = e.what();
+  } catch (const std::system_error& e) {  // as of std::filesystem, for a folder on a full disk
+    const int why = e.code().value();
+    mine = {1, 0, {os::classify_errno(why), 0, -1, static_cast<std::uint64_t>(why)}};
     text = e.what();
   } catch (const std::exception& e) {
     mine = {1, 0, {errc::system}};

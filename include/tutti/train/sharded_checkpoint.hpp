@@ -209,11 +209,11 @@ void save_sharded(Comm& world, const std::string& folder, std::span<const tensor
 }
 
 /// Fills this rank's shards from a checkpoint, which any number of ranks may have saved in other parts. Returns the
-/// metadata. Collective; blocks; all ranks must have access to the folder. A prefix "module." of a name, here or in the
-/// files, is ignored. Each rank reads the headers of all files, and the data of its own shards. Errors, equal on all
-/// ranks: error{system} if a file cannot be read, error{protocol} if there is no checkpoint or not all of it,
-/// error{mismatch} if it is of another model or lacks elements, usage_error for const elements. The contents of the
-/// shards are undefined then.
+/// metadata. Collective; blocks, by default for at most the communicator's deadline; all ranks must have access to the
+/// folder. A prefix "module." of a name, here or in the files, is ignored. Each rank reads the headers of all files,
+/// and the data of its own shards. Errors, equal on all ranks: error{system} if the index or a shard file is missing or
+/// cannot be read, error{protocol} if one is not whole or of another kind, error{mismatch} if it is of another model or
+/// lacks elements, usage_error for const elements. The contents of the shards are undefined then.
 template <class Comm>
 metadata load_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
                       call_options how = {}) {

@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/train/checkpoint.hpp>
@@ -74,6 +76,30 @@ TEST_CASE("checkpoint: what goes wrong on rank 0 is thrown on all ranks, and the
   CHECK(systems == 6);
   CHECK(mismatches == 3);
   CHECK(usages == 3);
+}
+
+TEST_CASE("checkpoint: a lack of memory or of space is told apart from other failures, on all ranks") {
+  const auto kind_of = [](auto fail) {
+    tutti::errc kind = tutti::errc::ok;
+    tutti::run_threads(2, [&](world_t& world) {
+      try {
+        detail::all_or_none(world, {}, [&] {
+          if (world.rank() == 1) fail();
+        });
+      } catch (const tutti::error& e) {
+        if (world.rank() == 0) kind = e.kind();
+      }
+    });
+    return kind;
+  };
+  const auto failing = [](std::errc why) {
+    return [why] { throw std::filesystem::filesystem_error{"folder", std::make_error_code(why)}; };
+  };
+  CHECK(kind_of([] {}) == tutti::errc::ok);
+  CHECK(kind_of([] { throw std::bad_alloc{}; }) == tutti::errc::out_of_resources);
+  CHECK(kind_of(failing(std::errc::no_space_on_device)) == tutti::errc::out_of_resources);
+  CHECK(kind_of(failing(std::errc::permission_denied)) == tutti::errc::system);
+  CHECK(kind_of([] { throw std::runtime_error{"other"}; }) == tutti::errc::system);
 }
 
 TEST_CASE("checkpoint: lists that differ between ranks are refused on all of them, and nothing is loaded") {
