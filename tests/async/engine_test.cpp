@@ -1,4 +1,7 @@
 #include <doctest/doctest.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +11,7 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -17,6 +21,8 @@
 #include <tutti/async/op.hpp>
 #include <tutti/async/progress_thread.hpp>
 #include <tutti/async/resume_on.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 
 #include <async/stage.hpp>
 #include <support/on_one_cpu.hpp>
@@ -78,6 +84,98 @@ TEST_CASE("engine: poll_for returns when something has moved, or the time is ove
   other.join();
   CHECK(waits.done());
   CHECK(s.overslept() == 0);
+}
+
+started hop(tutti::engine& to, std::thread::id& at) {
+  co_await tutti::resume_on(to);
+  at = std::this_thread::get_id();
+}
+
+TEST_CASE("engine: poll_for returns when it has resumed what another thread posted") {
+  tutti::engine e;
+  stage::spin_for(e, 0);
+  source s{e};
+  std::thread::id where;
+  std::vector<started> posted;
+  std::thread other{[&] {
+    s.await_park();
+    posted.push_back(hop(e, where));
+  }};
+  CHECK(e.poll_for(std::chrono::seconds(20)));
+  other.join();
+  CHECK(where == std::this_thread::get_id());
+}
+
+started give_up(std::shared_ptr<tutti::engine> last, bool& lives) {
+  const std::weak_ptr<tutti::engine> seen = last;
+  co_await tutti::resume_on(*last);
+  last.reset();
+  lives = !seen.expired();
+}
+
+TEST_CASE("engine: nothing is driven inside a reduction") {
+  tutti::engine e;
+  source s{e};
+  std::string words;
+  const auto complaint = [&](auto call) {
+    try {
+      call();
+    } catch (const tutti::usage_error& refused) {
+      words += refused.what() + std::string("\n");
+    }
+  };
+  tutti::detail::users_reduction::run([&] {
+    const auto held = e.lock();  // as around a reduction
+    CHECK_FALSE(e.poll());
+    CHECK_FALSE(e.poll_for(std::chrono::minutes(10)));
+    complaint([&] { e.run_until([] { return false; }); });
+    complaint([&] { e.serve_until([] { return false; }, 20); });
+    complaint([&] { e.watch_until([] { return false; }, 20); });
+  });
+  const std::string why = " in a reduction or a hook, which runs inside of another operation\n";
+  CHECK(words == "run_until" + why + "serve_until" + why + "watch_until" + why);
+}
+
+TEST_CASE("engine: a child made by fork() drives nothing of its parent's") {
+  tutti::engine e;
+  source s{e};
+  const auto refuses = [](auto call) {
+    try {
+      call();
+      return false;
+    } catch (const tutti::usage_error&) {
+      return true;
+    }
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool fine = !e.poll() && !e.poll_for(std::chrono::minutes(10));
+    fine = fine && refuses([&] { e.run_until([] { return false; }); });
+    fine = fine && refuses([&] { e.serve_until([] { return false; }, 20); });
+    fine = fine && refuses([&] { e.watch_until([] { return false; }, 20); });
+    ::_exit(fine ? 0 : 1);
+  }
+  int how = -1;
+  CHECK(::waitpid(child, &how, 0) == child);
+  CHECK(how == 0);
+}
+
+TEST_CASE("engine: a coroutine may release the last owner of the engine that resumes it") {
+  const auto released_in = [](auto drive) {
+    auto e = std::make_shared<tutti::engine>();
+    const std::weak_ptr<tutti::engine> seen = e;
+    tutti::engine& home = *e;
+    bool lives = false;
+    const started run = give_up(std::move(e), lives);
+    drive(home, run);
+    CHECK(run.done());
+    CHECK(lives);
+    CHECK(seen.expired());
+  };
+  released_in([](tutti::engine& e, const started&) { e.poll(); });
+  released_in([](tutti::engine& e, const started&) { e.poll_for(std::chrono::minutes(10)); });
+  released_in([](tutti::engine& e, const started& run) { e.run_until([&] { return run.done(); }); });
+  released_in([](tutti::engine& e, const started& run) { e.serve_until([&] { return run.done(); }, 20); });
 }
 
 TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, though it was told that it has one") {
@@ -166,10 +264,6 @@ TEST_CASE("engine: a resumed coroutine may wait, which resumes others") {
 TEST_CASE("engine: what is posted runs on a thread that drives, and can be withdrawn") {
   tutti::engine e;
   std::thread::id where;
-  const auto hop = [](tutti::engine& to, std::thread::id& at) -> started {
-    co_await tutti::resume_on(to);
-    at = std::this_thread::get_id();
-  };
   const started run = hop(e, where);
   CHECK(where == std::thread::id{});
   std::thread drives{[&] { e.run_until([&] { return run.done(); }); }};

@@ -5,6 +5,7 @@
 #include <coroutine>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,8 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 
 #include <async/stage.hpp>
 
@@ -49,6 +52,31 @@ TEST_CASE("sync_wait: takes whatever has an engine") {
     tutti::engine& engine() noexcept { return e; }
   } h;
   CHECK(tutti::sync_wait(h, []() -> task<int> { co_return 5; }()) == 5);
+}
+
+TEST_CASE("sync_wait: what it waits for may release the last owner of the engine") {
+  auto e = std::make_shared<tutti::engine>();
+  const std::weak_ptr<tutti::engine> seen = e;
+  tutti::engine& home = *e;
+  const bool lives = tutti::sync_wait(home, [](auto last, const auto& w) -> task<bool> {
+    last.reset();
+    co_return !w.expired();
+  }(std::move(e), seen));
+  CHECK(lives);
+  CHECK(seen.expired());
+}
+
+TEST_CASE("sync_wait: is refused inside a reduction, where it would never end") {
+  tutti::engine e;
+  std::string words;
+  tutti::detail::users_reduction::run([&] {
+    try {
+      tutti::sync_wait(e, []() -> task<> { co_return; }());
+    } catch (const tutti::usage_error& refused) {
+      words = refused.what();
+    }
+  });
+  CHECK(words == "sync_wait in a reduction or a hook, which runs inside of another operation");
 }
 
 TEST_CASE("sync_wait: runs what it waits for on the calling thread") {

@@ -41,7 +41,7 @@ class drive_scope {
   /// in the end sleeps for 50 us at a time.
   template <class Done>
   void run_until(Done done) noexcept {
-    own_.run_until([&] { return done() || !others_.empty(); });
+    own_.run_unchecked([&] { return done() || !others_.empty(); });
     for (std::size_t idle = 0; !done();) {
       if (poll_all())
         idle = 0;

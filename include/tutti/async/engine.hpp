@@ -33,8 +33,8 @@ namespace tutti {
 /// Coroutines resume inside poll(), poll_for(), run_until() or the wait() of an operation, never inside the call that
 /// issues an operation; if no thread drives the engine, after the deadline and on a thread of the library
 /// (detail::overdue). Any thread may drive. One thread at a time polls the sources; the others wait until it notifies
-/// them, or take over. A wait spins for a bounded number of polls, then yields the core a few times, then sleeps; the
-/// limits adapt to earlier waits (wait_policy). A thread that spins keeps the lock until another thread asks for it.
+/// them, or take over. A wait polls, then yields, then sleeps, by limits that adapt (wait_policy). A thread that spins
+/// keeps the lock until another one asks for it.
 class engine : public std::enable_shared_from_this<engine> {
  public:
   engine() = default;
@@ -46,46 +46,55 @@ class engine : public std::enable_shared_from_this<engine> {
   bool poll() noexcept {
     if (detail::users_reduction::runs_here() || inherited()) return false;
     bool moved = false;
+    std::shared_ptr<engine> kept;
     {
-      const detail::errno_guard kept;
+      const detail::errno_guard errors;
       const auto guard = lock();
       if (!driving_.load(std::memory_order_relaxed) && !detaching()) {
         moved = poll_sources();
         tick_if_due();
       }
     }
-    return run_ready() || moved;
+    return run_ready(kept) || moved;
   }
 
-  /// Polls, and sleeps if nothing has arrived, until something has moved or the time is over. For event loops. Returns
-  /// true if anything moved. Coroutines resume inside; their ends are not waited for.
+  /// Polls, and sleeps if nothing has arrived, until something has moved, a coroutine was resumed or the time is over.
+  /// For event loops. Returns true unless the time is over. Returns false at once where poll() does nothing.
   bool poll_for(duration at_most) noexcept {
-    if (poll()) return true;
-    const auto moved = [this, before = moves()] { return moves() != before; };
-    run_until(detail::timed{moved, after(at_most)});
-    return moved();
+    if (detail::users_reduction::runs_here() || inherited()) return false;
+    auto kept = weak_from_this().lock();
+    bool any = poll();
+    const detail::timed enough{[this, before = moves()] { return moves() != before; }, after(at_most)};
+    while (!any && !enough()) any = turn(enough, std::nullopt, kept);
+    return any || enough.done();
   }
 
   /// Drives until `done()`, which must not have side effects: it is called with and without lock(). The deadlines of
-  /// the operations in flight bound every wait inside.
+  /// the operations in flight bound every wait inside. Throws usage_error where check_place() does.
   template <class Done>
-  void run_until(Done done) noexcept {
-    run_until(done, std::nullopt);
+  void run_until(Done done) {
+    check_place("run_until");
+    run_unchecked(done);
+  }
+  /// Does the same without the check, for destructors. `idle_polls` as of serve_until().
+  template <class Done>
+  void run_unchecked(Done done, std::optional<std::uint32_t> idle_polls = {}) noexcept {
+    std::shared_ptr<engine> kept;
+    while (!done()) turn(done, idle_polls, kept);
   }
   /// Drives until `done()` on a thread that only serves others, such as a progress_thread. It sleeps after `idle_polls`
-  /// polls that moved nothing, while no other thread waits; while one does, it follows the policy of the engine, but
-  /// polls at least as often.
+  /// polls that moved nothing; while another thread waits, as that one does, but after no fewer polls.
   template <class Done>
-  void serve_until(Done done, std::uint32_t idle_polls) noexcept {
-    run_until(done, at_leisure{idle_polls});
+  void serve_until(Done done, std::uint32_t idle_polls) {
+    check_place("serve_until");
+    run_unchecked(done, idle_polls);
   }
-
   /// Does the same without resuming coroutines: returns as well once a coroutine is ready.
   template <class Done>
-  void watch_until(Done done, std::uint32_t idle_polls) noexcept {
-    const at_leisure idle{idle_polls};
+  void watch_until(Done done, std::uint32_t idle_polls) {
+    check_place("watch_until");
     while (!done() && !has_ready())
-      if (!drive(done, idle)) follow(done, idle);
+      if (!drive(done, idle_polls)) follow(done, idle_polls);
   }
   /// Returns the number of polls that have moved something, modulo 2^32.
   [[nodiscard]] std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
@@ -95,15 +104,13 @@ class engine : public std::enable_shared_from_this<engine> {
     ready_.push(w);
     notify();
   }
-  /// Queues a coroutine once its operation has ended and the coroutines ahead of it in `line` have been resumed. The
-  /// coroutine may run on another thread before this returns.
+  /// Does so once its operation has ended and those ahead of it in `line` are resumed, maybe before this returns.
   void post_in_line(waiter& w, waiting_line& line) noexcept {
     ready_.wait_in_line(w, line);
     notify();
   }
 
-  /// Polls once and resumes what became ready, unless a thread has driven this engine within `unattended`. Called by
-  /// the thread of detail::overdue.
+  /// Polls and resumes unless a thread has driven this engine within `unattended`. Called by detail::overdue's thread.
   static constexpr duration unattended = std::chrono::seconds(1);
   void attend() noexcept {
     {
@@ -183,8 +190,7 @@ class engine : public std::enable_shared_from_this<engine> {
   }
 
  private:
-  using at_leisure = std::optional<std::uint32_t>;   // polls of a thread that only serves; empty: it waits itself
-  static constexpr std::uint32_t eager_polls = 100;  // polls before pauses begin: one takes as long as a message
+  using at_leisure = std::optional<std::uint32_t>;  // polls of a thread that only serves; empty: it waits itself
   static constexpr int patience = 200;  // pauses before a thread that wants the lock sleeps until it is free
   static constexpr duration longest_park = std::chrono::milliseconds(20);
 
@@ -195,20 +201,21 @@ class engine : public std::enable_shared_from_this<engine> {
     contenders_.fetch_sub(1, std::memory_order_relaxed);
   }
 
+  /// Waits until `done()` or a coroutine is ready, then resumes what is ready. Returns true if there was any.
   template <class Done>
-  void run_until(Done& done, at_leisure idle_polls) noexcept {
-    for (; !done(); run_ready()) {
-      const detail::errno_guard kept;
+  bool turn(Done& done, at_leisure idle_polls, std::shared_ptr<engine>& kept) noexcept {
+    {
+      const detail::errno_guard errors;
       const detail::blocked_here noted{idle_polls ? nullptr : spans_.get()};
       if (!drive(done, idle_polls)) follow(done, idle_polls);
     }
+    return run_ready(kept);
   }
 
   [[nodiscard]] bool has_ready() const noexcept { return ready_.size() != 0; }
   [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
 
   // poll_sources() to sleep() are called under the lock, except drive(), which takes it.
-
   bool poll_sources() noexcept {
     bool moved = false;
     for (progress_source* s : sources_) moved |= s->poll();
@@ -246,13 +253,13 @@ class engine : public std::enable_shared_from_this<engine> {
   template <class Done>
   void spin(Done& done, at_leisure idle_polls, std::unique_lock<std::mutex>& guard) noexcept {
     detail::wait_so_far w;
-    bool leisure = false;
+    bool leisure = false;  // such time says nothing about waits
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) yield_lock(guard);
       const bool moved = poll_sources();
       if (w.yields != 0) tick_if_due(w.returned);  // on a busy core, yield() returns late
       if (moved) {
-        if (!leisure) learn_from(w);  // idle time of a serving thread says nothing about waits
+        if (!leisure && w.polls != 0) learn([&w](wait_policy& p) { w.teach(p); });
         w = {};
         continue;
       }
@@ -269,7 +276,7 @@ class engine : public std::enable_shared_from_this<engine> {
         const auto took = clock::now() - began;
         if (!leisure && !std::exchange(w.slept, true)) learn([took](wait_policy& p) { p.slept(took); });
       } else if (w.polls < polls) {
-        if (++w.polls > eager_polls) detail::cpu_pause();
+        if (++w.polls > w.eager_polls) detail::cpu_pause();
       } else {
         guard.unlock();
         w.yield();
@@ -277,16 +284,7 @@ class engine : public std::enable_shared_from_this<engine> {
       }
     }
   }
-  /// Updates the policy after something has moved; spin() has already recorded sleeps.
-  void learn_from(const detail::wait_so_far& w) noexcept {
-    if (w.slept || w.polls == 0) return;
-    if (w.yields != 0)
-      learn([&w](wait_policy& p) { p.ended_yielding(w.away); });
-    else if (w.polls > eager_polls || policy_.polls() <= eager_polls)
-      learn([](wait_policy& p) { p.ended_polling(); });
-  }
-  template <class Lesson>
-  void learn(Lesson lesson) noexcept {
+  void learn(auto lesson) noexcept {
     lesson(policy_);
     publish();
   }
@@ -347,9 +345,11 @@ class engine : public std::enable_shared_from_this<engine> {
     followers_.wait(relevant, [&] { return detail::at_most(done, longest_park); });
   }
 
-  /// Resumes the coroutines that are ready now; those that become ready meanwhile wait for the next call.
-  bool run_ready() noexcept {
+  /// Resumes the coroutines that are ready now, not those that become ready meanwhile. One of them may release the last
+  /// owner of this engine: `kept` keeps it alive for the caller.
+  bool run_ready(std::shared_ptr<engine>& kept) noexcept {
     if (!has_ready()) return false;
+    if (!kept) kept = weak_from_this().lock();
     const detail::driven_here here{*this};
     return resume_ready();
   }

@@ -78,7 +78,7 @@ class op_slot {
   // Not inlined: a caller that need not wait then saves no registers for it.
   [[gnu::noinline]] void drive() const noexcept {
     const waits_for named{{state_->info.collective, state_->info.sequence}};
-    state_->owner->engine().run_until([s = state_] { return s->done(); });
+    state_->owner->engine().run_unchecked([s = state_] { return s->done(); });
   }
 
   op_state* state_;

@@ -94,10 +94,13 @@ signalling run_into(engine&, Awaitable awaitable, outcome<T>& out) {
 
 /// Runs an awaitable to its end on the calling thread, which drives `driver` meanwhile, and the engines of other worlds
 /// for whose operations it waits on this thread. Returns the awaitable's value, a copy if that is a reference, or
-/// throws its exception. Called at the top of a program; inside a coroutine use co_await.
+/// throws its exception. Called at the top of a program; inside a coroutine use co_await. The awaitable may end the
+/// world that `driver` belongs to. Throws usage_error inside a reduction or a hook, and in a child made by fork().
 template <awaitable Awaitable>
 auto sync_wait(engine& driver, Awaitable&& a) -> detail::value_of<await_result_t<Awaitable>> {
   using T = await_result_t<Awaitable>;
+  driver.check_place("sync_wait");
+  const auto kept = detail::keep(driver);
   detail::outcome<T> out;
   detail::drive_scope scope{driver};
   auto running = detail::run_into<std::remove_cvref_t<Awaitable>, T>(driver, std::forward<Awaitable>(a), out);

@@ -81,6 +81,8 @@ class wait_policy {
 namespace detail {
 /// Progress of one wait.
 struct wait_so_far {
+  static constexpr std::uint32_t eager_polls = 100;  ///< before pauses begin: one takes as long as a message
+
   std::uint32_t polls = 0, yields = 0;  ///< without result
   duration away{};                      ///< duration of the first yield
   deadline returned{};                  ///< end of the last yield
@@ -92,6 +94,14 @@ struct wait_so_far {
     std::this_thread::yield();
     returned = clock::now();
     if (first) away = returned - began;
+  }
+  /// Updates a policy after something has moved. A sleep was recorded when it ended.
+  constexpr void teach(wait_policy& p) const noexcept {
+    if (slept || polls == 0) return;
+    if (yields != 0)
+      p.ended_yielding(away);
+    else if (polls > eager_polls || p.polls() <= eager_polls)
+      p.ended_polling();
   }
 };
 }  // namespace detail

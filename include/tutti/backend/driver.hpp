@@ -289,7 +289,7 @@ struct held_registration {
     }
     const auto unused = [this] { return memory->uses.load(std::memory_order_acquire) == 0; };
     for (;;) {
-      with->engine().run_until(unused);
+      with->engine().run_unchecked(unused);
       auto guard = with->engine().lock();
       if (!unused()) continue;
       with->link().registrations()->remove(*memory);

@@ -60,7 +60,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   /// Waits for the work that streams were joined to, each until its deadline, if it has one. Then NCCL has `patience`
   /// to end the communicator; after that, its thread and a byte of device memory are leaked.
   ~nccl_driver() {
-    engine_->run_until([this] { return queue_.all_complete(); });
+    engine_->run_unchecked([this] { return queue_.all_complete(); });
     engine_->detach(*this);
     if (connection_.bye(place_.patience))
       detail::free_bounded(std::move(scratch_), after(place_.patience));

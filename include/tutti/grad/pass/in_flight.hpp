@@ -129,7 +129,7 @@ class in_flight_bucket {
   }
   /// Drops the awaitable, after an abort. Waits until a task that was started has ended, as another thread may run it.
   void drop(engine& driver) noexcept {
-    if (runs_ && !driver.inherited()) driver.run_until([this] { return runs_->ended(); });
+    if (runs_ && !driver.inherited()) driver.run_unchecked([this] { return runs_->ended(); });
     clear();
   }
   void clear() noexcept {
