@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/transport/threads.hpp>
 
 #include <communicator/ranks.hpp>
@@ -17,6 +19,7 @@
 
 namespace {
 
+using namespace std::chrono_literals;
 using ranks::collected;
 using ranks::complaint;
 using ranks::contains;
@@ -103,6 +106,20 @@ TEST_CASE_FIXTURE(one_of_three, "distributing: buffers that overlap in part are 
                  "for in place, out is elements 1 to 3 of in, this rank's block"));
   CHECK(contains(complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); }),
                  "in and out overlap; pass separate ones: blocks of any lengths have no form in place"));
+}
+
+TEST_CASE_FIXTURE(one_of_three, "distributing: an all_gather_v that is refused has moved nothing") {
+  const sizes counts{1, 2, 3};
+  six = {1, 2, 3, 4, 5, 6};
+  const std::vector<float> before = six;
+  const std::span all{six}, mine = all.subspan(4, 2);  // its block begins at 1
+  CHECK(contains(complaint([&] { world.all_gather_v(mine, all, counts, {.timeout = -1s}).wait(); }), "timeout"));
+  CHECK(contains(complaint([&] { world.all_gather_v(mine, all, counts, {.via = tutti::algorithm::tree}).wait(); }),
+                 "tree"));
+  tutti::detail::users_reduction::run([&] {
+    CHECK(contains(complaint([&] { world.all_gather_v(mine, all, counts).wait(); }), "in a reduction or a hook"));
+  });
+  CHECK(six == before);
 }
 
 TEST_CASE("distributing: an all_gather_v takes its block from wherever it lies in out, with counts of any integers") {

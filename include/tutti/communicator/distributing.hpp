@@ -44,7 +44,7 @@ class distributing_calls : public Base {
     this->check_blocks("all_gather_v", blocks, to.size(), access::write);
     this->check_equal("all_gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
     if constexpr (Base::inline_path)
-      from = moved_to_own_block(from, to, blocks);
+      from = moved_to_own_block(from, to, blocks, how);
     else
       own_block("all_gather_v", access::read, from, to, blocks);
     return move<all_gather_v_args>(from, to, how, where, [&](auto& a) { a.blocks = blocks; });
@@ -197,11 +197,15 @@ class distributing_calls : public Base {
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
-  /// Returns `in`; if it overlaps `out`, moves its elements to this rank's block of `out` and returns that.
+  /// Returns `in`; if it overlaps `out`, moves its elements to this rank's block of `out` and returns that. Throws
+  /// usage_error, and moves nothing, where start() would refuse the call.
   template <class T>
-  std::span<const T> moved_to_own_block(std::span<const T> in, std::span<T> out, const layout& blocks) const {
+  std::span<const T> moved_to_own_block(std::span<const T> in, std::span<T> out, const layout& blocks,
+                                        const call_options& how) const {
     const std::span<T> own = out.subspan(blocks.begin(this->me()), in.size());
     if (in.data() == own.data() || !overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes())) return in;
+    this->core().engine().check_place(all_gather_v_args::name);
+    static_cast<void>(this->template resolved<all_gather_v_args>(how, shape_of<T>(out.size())));
     std::memmove(own.data(), in.data(), in.size_bytes());
     return own;
   }
