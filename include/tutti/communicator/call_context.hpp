@@ -6,7 +6,7 @@
 namespace tutti::detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_moved_away() {
-  throw usage_error("this communicator was moved away; call the one that it was moved to");
+  throw usage_error("this communicator was moved away or closed; call the one that it was moved to");
 }
 
 /// Call and rank that a usage_error names, by world rank as in other errors.
@@ -19,7 +19,8 @@ struct call_context {
     return {call, b.members().world_rank(b.rank()), b.size()};
   }
 
-  /// Returns the caller of a communicator that was moved away. Does not throw: only a call that refuses something does.
+  /// Returns the caller of a communicator that was moved away or closed. Does not throw: only a call that refuses
+  /// something does.
   static constexpr call_context moved_away(const char* call) noexcept { return {call, 0, 0}; }
 
   [[noreturn]] void refuse(const std::string& why) const {
