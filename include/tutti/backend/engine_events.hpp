@@ -34,7 +34,7 @@ class engine_events {
       kept = new std::thread(std::move(thread_));
       return;
     }
-    stop_.store(true, std::memory_order_release);
+    stop_.store(true, std::memory_order_seq_cst);
     go_on();
     engine_.notify();
     thread_.join();
@@ -52,22 +52,24 @@ class engine_events {
 
  private:
   void go_on() noexcept {
-    told_.store(false, std::memory_order_release);
+    told_.store(false, std::memory_order_seq_cst);
     told_.notify_one();
   }
   void watch(std::uint32_t polls) noexcept {
     while (!stop_.load(std::memory_order_acquire)) {
       const std::uint32_t before = engine_.moves();
       engine_.watch_until([&] { return stop_.load(std::memory_order_acquire) || engine_.moves() != before; }, polls);
-      told_.store(true, std::memory_order_release);
+      told_.store(true, std::memory_order_seq_cst);
       event_.notify();
-      if (!stop_.load(std::memory_order_acquire)) told_.wait(true, std::memory_order_acquire);
+      if (!stop_.load(std::memory_order_seq_cst)) told_.wait(true, std::memory_order_acquire);
     }
   }
 
   engine& engine_;
   const std::shared_ptr<engine> kept_ = detail::keep(engine_);
   os::event_fd event_;
+  // The destructor stores stop_, then told_; the thread stores told_, then loads stop_. In one order of all (seq_cst)
+  // the thread sees stop_, or its wait sees told_ as the destructor left it.
   std::atomic<bool> stop_{false}, told_{false};
   std::thread thread_;
 };
