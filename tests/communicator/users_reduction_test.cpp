@@ -1,15 +1,19 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <tutti/async/progress_thread.hpp>
+#include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/core/log.hpp>
 
 #include <communicator/ranks.hpp>
 
@@ -68,6 +72,36 @@ TEST_CASE("users_reduction: one neither begins operations nor waits for them, wh
     pending.wait();
     expect(before[0] == 2, "received", before[0]);
   });
+}
+
+std::atomic<int> kept_arrays{0};
+
+void count_kept(const tutti::log_record& told) noexcept {
+  if (contains(std::string(told.message), "memory of allocate() that ends inside of a reduction or a hook stays until"))
+    ++kept_arrays;
+}
+
+TEST_CASE("users_reduction: memory of the world that ends in one does not take the lock again") {
+  const auto drop_inside = [](auto& world) {
+    std::optional array{world.template allocate<float>(64)};
+    std::vector<float> v(64, 1.0F);
+    world
+        .all_reduce(v,
+                    [&array](float a, float b) {
+                      array.reset();
+                      return a + b;
+                    })
+        .wait();
+    expect(!array && v[5] == static_cast<float>(world.size()), "sum", v[5]);
+    auto next = world.template allocate<float>(64);
+    world.all_reduce(next).wait();
+  };
+  auto* const previous = tutti::set_log_handler(&count_kept);
+  kept_arrays = 0;
+  tutti::run_threads(2, [&](auto& world) { drop_inside(world); });
+  tutti::run_sim(2, tutti::sim_options{}, [&](auto& world) { drop_inside(world); });
+  tutti::set_log_handler(previous);
+  CHECK(kept_arrays == 4);
 }
 
 thread_local bool throwing = false;

@@ -248,7 +248,11 @@ class driver final : public progress_source {
 
 namespace detail {
 
-/// Allocates memory by driver::allocate(), freed with the last copy of the pointer. Takes the engine's lock.
+/// Logs that memory stays until the end of the world, because its owner ends where the engine's lock is held.
+inline void log_kept(const char* message) noexcept { log(log_level::error, message); }
+
+/// Allocates memory by driver::allocate(), freed with the last copy of the pointer; or at the end of the world, if that
+/// copy ends inside a user's reduction. Takes the engine's lock.
 template <class Driver>
 std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, std::size_t bytes) {
   std::byte* p = nullptr;
@@ -258,8 +262,15 @@ std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, 
   }
   return {p, [keep](std::byte* at) {
             if (keep->engine().inherited()) return;  // in a child made by fork(): see communicator_core
-            auto guard = keep->engine().lock();
-            keep->deallocate(at);
+            if constexpr (mapped_transport<std::remove_reference_t<decltype(keep->link())>>) {
+              if (users_reduction::runs_here())
+                return log_kept(
+                    "memory of allocate() that ends inside of a reduction or a hook stays until the end of the world");
+              auto guard = keep->engine().lock();
+              keep->deallocate(at);
+            } else {
+              keep->deallocate(at);  // without a heap no lock is needed
+            }
           }};
 }
 
@@ -279,7 +290,7 @@ struct held_registration {
   ~held_registration() {
     if (!memory || process.inherited()) return;
     if (users_reduction::runs_here()) {
-      log_kept();
+      log_kept("a registration of memory that ends inside of a reduction or a hook stays until the end of the world");
       return;
     }
     const auto with = world.lock();
@@ -295,12 +306,6 @@ struct held_registration {
       with->link().registrations()->remove(*memory);
       return;
     }
-  }
-
- private:
-  static void log_kept() noexcept {
-    log(log_level::error,
-        "a registration of memory that ends inside of a reduction or a hook stays until the end of the world");
   }
 };
 

@@ -45,9 +45,10 @@ concept has_aborted = requires(H& h, const operation_view& o, const status& why)
 ///
 /// before() runs on the thread that issues, the others on the thread that drives the engine then. All run under the
 /// engine's lock, so never two of one world at a time, and the world stands still meanwhile: they must not wait for
-/// another thread that uses it. Calls of the library in them throw usage_error; abort() is done when they return. An
-/// exception of before() or after() ends the world: the call fails with errc::aborted and the exception's text, on
-/// other ranks with this rank's number. One of aborted() is logged.
+/// another thread that uses it. Calls of the library in them throw usage_error; abort() is done when they return. No
+/// handle in flight and no communicator may end in them, which would block forever; memory of the world that does stays
+/// until the world's end. An exception of before() or after() ends the world: the call fails with errc::aborted and the
+/// exception's text, on other ranks with this rank's number. One of aborted() is logged.
 template <class H>
 concept operation_hooks =
     std::move_constructible<H> && requires { std::string_view{H::name}; } &&

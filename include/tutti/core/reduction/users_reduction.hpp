@@ -10,7 +10,7 @@ namespace tutti::detail {
 /// Scope in which a user's reduction, or a hook, runs on this thread, under the lock of the engine that drives its
 /// operation. Calls that begin or wait for operations, allocate or split would take that lock again, so they throw a
 /// usage_error; an abort() is carried out after the function has returned. Destructors cannot throw: that of a handle
-/// in flight, of an array or of a communicator blocks forever there.
+/// in flight or of a communicator blocks forever there; memory and registrations stay until the end of the world.
 class users_reduction {
  public:
   struct aborted {
