@@ -83,14 +83,6 @@ class communicator : public detail::communicator_calls<B> {
   communicator(B b, std::shared_ptr<tutti::engine> engine, duration timeout)
       : calls(std::move(b), std::move(engine), timeout) {}
 
-  /// Returns a communicator in host memory, for scalars, strings and agreements beside device data. On a host backend
-  /// it is this one.
-  [[nodiscard]] communicator& control() noexcept
-    requires(B::where == space::host)
-  {
-    return *this;
-  }
-
   /// Returns the collectives, send and recv as calls that start nothing. Each checks its arguments, chooses its
   /// algorithm and returns an operation that can be started many times (see prepared): `auto average =
   /// world.prepare().all_reduce(gradients, mean)`. Calls by value, of strings, and recv_any cannot be prepared. Sends

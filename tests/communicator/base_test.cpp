@@ -78,7 +78,6 @@ TEST_CASE("base: the calls of one that was moved away are refused") {
   refused([&] { world.timeout(1s); });
   refused([&] { (void)world.split(0); });
   refused([&] { (void)world.allocate<float>(5); });
-  refused([&] { (void)world.control().rank(); });
   refused([&] { (void)world.prepare().barrier(); });
   refused([&] { world.barrier().wait(); });
   refused([&] { world.all_reduce(v).wait(); });
