@@ -55,10 +55,23 @@ class communicator_base : public call_base<B> {
     return core().backend().peers();
   }
   /// Return this process's number among the world's ranks on its node, their number, and the number of the node; for
-  /// example to choose a device. Groups that were split from a world return the world's numbers.
-  [[nodiscard]] int local_rank() const { return self() ? self()->local_rank : rank(); }
-  [[nodiscard]] int local_size() const { return self() ? self()->local_size : size(); }
-  [[nodiscard]] int node_rank() const { return self() ? self()->node_rank : 0; }
+  /// example to choose a device. Groups that were split from a world return the world's numbers. Not available on
+  /// devices: ask the world from which their communicator was made.
+  [[nodiscard]] int local_rank() const
+    requires inline_path
+  {
+    return self() ? self()->local_rank : rank();
+  }
+  [[nodiscard]] int local_size() const
+    requires inline_path
+  {
+    return self() ? self()->local_size : size();
+  }
+  [[nodiscard]] int node_rank() const
+    requires inline_path
+  {
+    return self() ? self()->node_rank : 0;
+  }
 
   /// Returns the engine that drives this communicator's operations and resumes the coroutines that wait for them.
   [[nodiscard]] tutti::engine& engine() const { return core().engine(); }

@@ -20,6 +20,12 @@ namespace {
 using tutti::errc;
 using tutti::nccl_calls;
 
+// Where its ranks are is known to the world that it was made from: a device communicator of two machines cannot say.
+template <class C>
+concept knows_its_place = requires(const C& c) { c.local_rank(); } || requires(const C& c) { c.local_size(); } ||
+                          requires(const C& c) { c.node_rank(); };
+static_assert(!knows_its_place<gpus> && knows_its_place<tutti::communicator<tutti::threads>>);
+
 // Every collective once, with values that tell ranks and places apart.
 void every_collective(gpus& g) {
   const int n = g.size(), me = g.rank();
