@@ -111,7 +111,8 @@ task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>>
 
 /// Awaits all elements. Tasks are started in the order of the tuple; operations are in flight already. Ends when every
 /// element has ended: returns a tuple of the results (std::monostate for void), or throws the first exception, in the
-/// order of the tuple. The coroutine resumes on the thread on which the last element ended.
+/// order of the tuple. The coroutine resumes on the thread on which the last element ended. Tasks resume in the same
+/// order on all ranks if each issues the operations that it awaits: see docs/coroutines.md.
 ///
 /// `co_await when_all(std::tuple{world.all_reduce(a), world.all_reduce(b)})`: the elements of a braced list, unlike
 /// arguments in parentheses, are evaluated from left to right, so the operations are issued in this order.
