@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -239,6 +241,30 @@ TEST_CASE("trace_file: waits and computation on their thread, passes and buckets
   CHECK(found.size() == 3 + 6 + 2 + 1);
 }
 
+TEST_CASE("trace_file: after a write that failed, nothing more is written") {
+  const tutti_test::temporary_directory folder;
+  const auto now = tutti::os::read_clocks().wall;
+  const std::string path = folder.file("trace_0.json");
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  std::string cut_off;
+  {
+    trace_file t{folder.path().string(), head_of(0, "host"), now};
+    const rlimit small{std::filesystem::file_size(path) + 100, before.rlim_max};  // as of a disk that is nearly full
+    operation o;
+    o.call = call_kind::of("all_reduce");
+    o.state = progress::completed;
+    t.take(o, now, now, now + 1000, call_site{});
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK_THROWS_AS(t.end_batch(now), tutti::error);
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    cut_off = text_of_file(path);
+  }
+  std::signal(SIGXFSZ, handler);
+  CHECK(text_of_file(path) == cut_off);
+}
+
 /// The samples of a text in Prometheus' format, by name and labels; checks its rules.
 std::map<std::string, double> samples_of(const std::string& text) {
   const std::regex sample{R"re(([a-z_]+)(\{([a-z_]+="([^"\\\n]|\\.)*",?)*\}) ([-+.e0-9]+))re"};
@@ -323,6 +349,36 @@ TEST_CASE("metrics_file: counters by call, and a histogram, in Prometheus' forma
   CHECK(within("100") == 2);
   CHECK(within("+Inf") == 3);
   CHECK(samples.at(R"(tutti_process_resident_memory_bytes{job_name="a \"job\"\n",rank="2"})") > 0);
+}
+
+TEST_CASE("metrics_file: one that cannot be written for a while is warned of once, and written again later") {
+  const tutti_test::temporary_directory home;
+  const std::string folder = home.file("metrics"), path = metrics_path(folder, "job", 0, 1);
+  std::filesystem::create_directory(folder);
+  constexpr std::int64_t s = 1'000'000'000, now = 1'700'000'000 * s;
+  static int heard;
+  heard = 0;
+  const auto before = tutti::set_log_handler([](const tutti::log_record&) noexcept { ++heard; });
+  {
+    metrics_file m{folder, {"job", 0, 0, 1, 1, now}};
+    const auto seen = [&] {
+      return samples_of(text_of_file(path)).at(R"(tutti_last_seen_timestamp_seconds{job_name="job",rank="0"})");
+    };
+    const auto open = [&] { return samples_of(text_of_file(path)).at(R"(tutti_world_open{job_name="job",rank="0"})"); };
+    std::filesystem::rename(folder, home.file("away"));
+    CHECK_NOTHROW(m.end_batch(now + 6 * s));
+    CHECK_NOTHROW(m.end_batch(now + 12 * s));
+    CHECK(heard == 1);
+    std::filesystem::rename(home.file("away"), folder);
+    CHECK(seen() == 1.7e9);
+    m.end_batch(now + 18 * s);
+    CHECK(seen() == 1.7e9 + 18);
+    CHECK(open() == 1);
+    std::filesystem::rename(folder, home.file("away"));
+    m.end_batch(now + 24 * s);
+    CHECK(heard == 2);
+  }
+  tutti::set_log_handler(before);
 }
 
 TEST_CASE(

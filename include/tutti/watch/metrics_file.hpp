@@ -12,7 +12,8 @@ namespace tutti::watch {
 
 /// The metrics of a rank in a file that is replaced as a whole every few seconds while the rank calls tutti or waits in
 /// it, and when it leaves its world: for the textfile collector of Prometheus' node-exporter, which refuses a series
-/// that two files have. The name of the job is therefore in the name of the file and in every series.
+/// that two files have. The name of the job is therefore in the name of the file and in every series. A file that
+/// cannot be written is warned of, and tried again.
 class metrics_file final : public operation_sink {
  public:
   /// Removes files that processes of this machine left when they ended, and writes its own, with all counters at zero.
@@ -32,6 +33,7 @@ class metrics_file final : public operation_sink {
   std::string path_, writer_;
   metrics counted_;
   std::int64_t written_;
+  bool warned_ = false;  // of the last write, which failed
   std::shared_ptr<gpu_readings> gpus_;
 };
 

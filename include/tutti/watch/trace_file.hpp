@@ -25,7 +25,7 @@ class trace_file final : public operation_sink {
 
   /// Makes the file of the rank that `of` is the recording of. Throws error{system} or {out_of_resources}.
   TUTTI_DECL trace_file(const std::string& folder, const recording_head& of, std::int64_t now);
-  /// Writes what is left, and the end of the array.
+  /// Writes what is left, and the end of the array, unless a write has failed.
   TUTTI_DECL ~trace_file() override;
 
   TUTTI_DECL void take(const operation& o, std::int64_t issued, std::int64_t started, std::int64_t ended,

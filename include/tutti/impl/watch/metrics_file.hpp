@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <tutti/config.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/core/text.hpp>
 #include <tutti/os/atomic_file.hpp>
 #include <tutti/os/process.hpp>
@@ -96,7 +97,13 @@ TUTTI_DECL void metrics_file::end_batch(std::int64_t now) {
   if (now - written_ < between) return;
   written_ = now;
   counted_.see(now);
-  write_out();
+  // The recorder lets go of a sink that fails, and a rank without metrics looks like one that has left.
+  try {
+    write_out();
+    warned_ = false;
+  } catch (const std::exception& e) {
+    if (!std::exchange(warned_, true)) ::tutti::detail::log(log_level::warning, e.what());
+  }
 }
 
 TUTTI_DECL void metrics_file::write_out() {

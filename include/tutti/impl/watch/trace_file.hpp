@@ -53,6 +53,7 @@ TUTTI_DECL trace_file::trace_file(const std::string& folder, const recording_hea
 }
 
 TUTTI_DECL trace_file::~trace_file() {
+  if (!file_) return;
   try {
     waiting_ += "\n]\n";
     write_out();
@@ -164,9 +165,11 @@ TUTTI_DECL std::size_t trace_file::row_for(rows& of, std::int64_t from, std::int
 }
 
 TUTTI_DECL void trace_file::write_out() {
-  if (const int why = os::write_all(file_.native(), std::as_bytes(std::span{waiting_})); why != 0)
-    os::throw_errno(why, "cannot write " + path_);
+  const int why = os::write_all(file_.native(), std::as_bytes(std::span{waiting_}));
   waiting_.clear();
+  if (why == 0) return;
+  file_.reset();  // it may end with a part of a line, to which nothing can be added
+  os::throw_errno(why, "cannot write " + path_);
 }
 
 }  // namespace tutti::watch
