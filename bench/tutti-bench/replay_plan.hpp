@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/watch/record.hpp>
+
 #include "recording.hpp"
 
 namespace bench {
@@ -126,9 +128,11 @@ class planner {
     for (const member_call& m : calls)
       if (!m.call) return leave_out("calls that not all ranks of the group have recorded");
     const recorded_call& first = *calls.front().call;
+    const auto kind = tutti::watch::call_kind::of(first.name);
+    const bool alike = std::ranges::any_of(calls, [&](auto& m) { return kind.has_equal_counts(m.call->type); });
     for (const member_call& m : calls)
       if (m.call->name != first.name || m.call->reduction != first.reduction || m.call->other != first.other ||
-          (is_alike(first) && (m.call->count != first.count || m.call->type != first.type)))
+          (alike && (m.call->count != first.count || m.call->type != first.type)))
         throw std::runtime_error("the recording cannot be replayed: as #" + std::to_string(sequence) +
                                  " of their group, rank " + std::to_string(calls.front().rank) + " has called " +
                                  first.name + " of " + std::to_string(first.count) + " and rank " +
@@ -143,10 +147,6 @@ class planner {
       plan_.ranks[calls[r].rank].push_back(std::move(s));
     }
   }
-  static bool is_alike(const recorded_call& c) {
-    return !c.name.ends_with("_v") && c.name != "gather" && c.name != "scatter" && c.name != "broadcast";
-  }
-
   /// Sets the blocks of a v-variant: what the members of a gather_v or scatter_v have; else equal ones.
   void cut(replay_step& s, const std::vector<member_call>& calls, std::size_t me) {
     const std::size_t n = calls.size();

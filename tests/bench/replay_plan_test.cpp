@@ -133,9 +133,12 @@ TEST_CASE("replay_plan: groups by their members, also where two have one context
 }
 
 TEST_CASE("replay_plan: blocks of any lengths are what the members had, or equal where that is not recorded") {
-  const auto both = [](const char* call, std::uint64_t first, std::uint64_t second) {
+  const auto both = [](const char* call, std::uint64_t first, std::uint64_t second,
+                       tutti::dtype type = tutti::dtype::f32) {
     auto a = entry(1, call, 1, first, 0, 1), b = entry(1, call, 1, second, 0, 1);
     a.what.other = b.what.other = 1;
+    a.what.type = b.what.type = type;
+    a.what.element_bytes = b.what.element_bytes = static_cast<std::uint32_t>(tutti::size_of(type));
     return plan({flight_of(0, 2, {a}), flight_of(1, 2, {b})});
   };
   const auto gather = both("gather_v", 3, 10);
@@ -151,8 +154,9 @@ TEST_CASE("replay_plan: blocks of any lengths are what the members had, or equal
   CHECK(exchange.ranks[0].at(0).blocks == std::vector<std::size_t>{5, 5});
   CHECK(exchange.ranks[0].at(0).received == std::vector<std::size_t>{5, 10});
   CHECK(exchange.ranks[1].at(0).received == std::vector<std::size_t>{5, 10});
-  const auto text = both("broadcast", 0, 100);
+  const auto text = both("broadcast", 0, 100, tutti::dtype::u8);
   CHECK(text.ranks[0].at(0).call.count == 100);
+  CHECK_THROWS_AS(both("broadcast", 0, 100), std::runtime_error);
 }
 
 TEST_CASE(

@@ -151,6 +151,34 @@ TEST_CASE("tutti-flight: other sizes are another call; of two ranks, neither is 
   check_said(m.said(), {"The ranks are in different calls", "(1000 x", "(999 x"});
 }
 
+TEST_CASE("tutti-flight: a text's length is the root's to know, so other ranks' are no other call; other types are") {
+  made_up m{3};
+  for (const int r : {0, 1, 2}) {
+    auto& what = m.add(r, "broadcast", 1, m.world.now).what;
+    what.other = 1;
+    what.count = r == 1 ? 7 : 0;
+  }
+  m.world.now += 5 * second;
+  CHECK(m.judged().what == finding::together);
+  m.of(2).entries.back().what.type = tutti::dtype::f32;
+  CHECK(m.judged().what == finding::mismatch);
+  for (const int r : {0, 1, 2}) m.of(r).entries.back().what.type = tutti::dtype::f32;
+  CHECK(m.judged().what == finding::mismatch);
+}
+
+TEST_CASE("tutti-flight: of two ranks that differ in a small group of a large world, neither is named") {
+  made_up m{8};
+  for (const int r : {5, 6}) {
+    m.of(r).groups.push_back({1, {5, 6}});
+    auto& what = m.add(r, r == 5 ? "all_reduce" : "barrier", 1, m.world.now).what;
+    what.context = 1;
+    what.sequence = 1;
+  }
+  m.world.now += 5 * second;
+  CHECK(m.judged().what == finding::mismatch);
+  CHECK(m.judged().suspected.empty());
+}
+
 TEST_CASE("tutti-flight: ranks that wait in groups of their own are told apart from the rank that both wait for") {
   made_up m{4};
   for (int r = 0; r < 4; ++r) {
@@ -214,6 +242,39 @@ TEST_CASE("tutti-flight: a receive names its sender") {
   m.world.now += 5 * second;
   CHECK(m.judged().suspected == std::vector<int>{0});
   check_said(m.said(), {"rank 1 has waited in #41 recv from rank 0 eval.cpp:20"});
+}
+
+TEST_CASE("tutti-flight: the peer of a message is named as a rank of the world, not of its group") {
+  made_up m{4};
+  m.of(3).groups.push_back({1, {2, 3}});
+  auto& what = m.add(3, "recv", 2, m.world.now).what;
+  what.context = 1;
+  what.other = 0;
+  m.world.now += 5 * second;
+  check_said(m.said(), {"Rank 2 keeps the others waiting.", "rank 3 has waited in #41 recv from rank 2 eval.cpp:20"});
+}
+
+TEST_CASE("tutti-flight: a receive from any rank has no sender that could be named") {
+  made_up m{3};
+  m.add(1, "recv_any", 2, m.world.now);
+  m.world.now += 5 * second;
+  const verdict v = m.judged();
+  CHECK(v.what == finding::message);
+  CHECK(v.suspected.empty());
+  CHECK(nlohmann::json::parse(in_json(m.world, v))["verdict"] == "message");
+  check_said(m.said(), {"Rank 1 waits for a message of any rank.\n", "rank 1 has waited in #41 recv_any eval.cpp:20"});
+  m.fail(1, errc::timed_out, -1, m.world.now);
+  check_said(m.said(), {"Rank 1 was waiting for a message of any rank when the world failed (timed out).\n"});
+}
+
+TEST_CASE("tutti-flight: a sender of which nothing is known is not accused") {
+  made_up m{3};
+  m.add(1, "recv", 2, m.world.now).what.other = 2;
+  m.world.now += 5 * second;
+  m.world.ranks.pop_back();
+  m.world.missing = absence::elsewhere;
+  CHECK(m.judged().what == finding::elsewhere);
+  CHECK(m.judged().suspected == std::vector<int>{2});
 }
 
 TEST_CASE("tutti-flight: of the worlds of a job, the newest in which a rank is stuck is shown, else the newest") {

@@ -64,10 +64,9 @@ const flight::entry* find_call(const flight& f, const group_key& g, std::uint64_
 
 /// Returns true if the calls of two ranks fit together.
 bool same_call(const watch::operation& a, const watch::operation& b) {
-  const std::string_view call = a.call.name();
-  const bool counts = !call.ends_with("_v") && call != "gather" && call != "scatter";  // whose root has more
+  const bool alike = a.call.has_equal_counts(a.type) || b.call.has_equal_counts(b.type);
   return a.call.number == b.call.number && a.other == b.other && a.reduction == b.reduction &&
-         (!counts || (a.count == b.count && a.type == b.type));
+         (!alike || (a.count == b.count && a.type == b.type));
 }
 
 /// Ranks that have not made the call that a rank waits in, or the peer of its message.
@@ -138,7 +137,8 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
   // All ranks that somebody waits for, and that have not made the call. What began soon after the longest wait counts,
   // too.
   std::set<int> absent, unknown;
-  std::map<int, std::set<int>> other_call;  // ranks whose call differs, and those from whose it does
+  // By group: ranks whose call differs, and those from whose it does.
+  std::map<group_key, std::map<int, std::set<int>>> other_call;
   for (const position& p : v.positions) {
     if (!p.waits || p.at->what.call.is_message() || (!v.failed && p.since < patience.count() / 2)) continue;
     const flight& f = w.find(p.rank)->flight;
@@ -151,19 +151,24 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
         absent.insert(member);
       } else if (const auto* same = find_call(other->flight, g, p.at->what.sequence);
                  same && !same_call(same->what, p.at->what)) {
-        other_call[member].insert(p.rank);
+        other_call[g][member].insert(p.rank);
       }
     }
   }
   if (!other_call.empty()) {
     v.what = finding::mismatch;
     // Those that differ from more ranks than they agree with.
-    std::size_t most = 0;
-    for (const auto& [rank, from] : other_call) most = (std::max)(most, from.size());
-    std::vector<int> odd;
-    for (const auto& [rank, from] : other_call)
-      if (from.size() == most) odd.push_back(rank);
-    if (odd.size() * 2 < static_cast<std::size_t>(w.size)) v.suspected = odd;
+    for (const auto& [group, differing] : other_call) {
+      std::size_t most = 0;
+      for (const auto& [rank, from] : differing) most = (std::max)(most, from.size());
+      std::vector<int> odd;
+      for (const auto& [rank, from] : differing)
+        if (from.size() == most) odd.push_back(rank);
+      if (odd.size() * 2 < group.second.size()) v.suspected.insert(v.suspected.end(), odd.begin(), odd.end());
+    }
+    std::ranges::sort(v.suspected);
+    const auto repeated = std::ranges::unique(v.suspected);
+    v.suspected.erase(repeated.begin(), repeated.end());
     return v;
   }
   if (absent.empty()) {
@@ -174,12 +179,11 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
       v.suspected.assign(unknown.begin(), unknown.end());
     }
     // A receive waits for its sender.
-    const watch::operation& o = first->at->what;
-    if (v.suspected.empty() && o.call.is_message()) {
-      const flight::group* const g = w.find(first->rank)->flight.group_of(o);
-      if (g && o.other >= 0 && static_cast<std::size_t>(o.other) < g->ranks.size())
-        v.suspected = {g->ranks[static_cast<std::size_t>(o.other)]};
-      v.what = finding::missing;
+    if (v.suspected.empty() && first->at->what.call.is_message()) {
+      v.suspected = first->waits_for;
+      const bool known =
+          w.missing == absence::fault || std::ranges::all_of(v.suspected, [&](int r) { return w.find(r); });
+      v.what = v.suspected.empty() ? finding::message : known ? finding::missing : finding::elsewhere;
     }
     return v;
   }

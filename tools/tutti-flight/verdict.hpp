@@ -27,6 +27,7 @@ enum class finding {
   mismatch,   ///< ranks called different things
   together,   ///< all ranks are in the same operation, and none is known to be at fault
   elsewhere,  ///< the known ranks wait for others of which nothing is known
+  message,    ///< a rank waits for a message whose sender is not known, as of recv_any
   lost,       ///< a rank died, left, or aborted
 };
 

@@ -46,7 +46,7 @@ std::string call_in_words(const watch::flight& f, const watch::flight::entry& e)
   if (e.what.context != 0 && !e.what.call.is_message()) text += " of split " + std::to_string(e.what.context);
   if (e.what.call.is_message() && e.what.other >= 0)
     text += (e.what.call.number == watch::call_kind::of("send").number ? " to rank " : " from rank ") +
-            std::to_string(e.what.other);
+            std::to_string(f.other_of(e.what));
   if (e.what.site != 0 && e.what.site < f.sites.size())
     text += " " + base_name(f.sites[e.what.site].file) + ":" + std::to_string(f.sites[e.what.site].line);
   return text;
@@ -110,6 +110,21 @@ std::string does(const recorded_world& w, const verdict& v, const position& p) {
 
 namespace {
 
+/// Returns the ranks that wait for a message whose sender is not known.
+std::string receivers_in_words(const verdict& v) {
+  std::vector<int> those;
+  bool from_any = true;
+  for (const position& p : v.positions)
+    if (p.waits && p.at->what.call.is_message() && p.waits_for.empty()) {
+      those.push_back(p.rank);
+      from_any = from_any && p.at->what.other < 0;
+    }
+  return ranks_in_words(those) +
+         (v.failed ? (those.size() > 1 ? " were waiting" : " was waiting") : (those.size() > 1 ? " wait" : " waits")) +
+         " for a message of " + (from_any ? "any rank" : "a rank that is not recorded") +
+         (v.failed ? " when the world failed (" + category().message(static_cast<int>(v.failure)) + ")." : ".");
+}
+
 std::string first_line(const verdict& v) {
   const std::string who = v.suspected.empty() ? "" : ranks_in_words(v.suspected);
   const bool several = v.suspected.size() > 1;
@@ -130,6 +145,8 @@ std::string first_line(const verdict& v) {
       return "All ranks are in the same call: either it takes long, or bytes do not arrive.";
     case finding::elsewhere:
       return "The ranks of this machine wait for " + who + ", of which nothing is known here.";
+    case finding::message:
+      return receivers_in_words(v);
     case finding::lost:
       return who + (v.failure == errc::aborted     ? " has aborted the world."
                     : v.failure == errc::peer_left ? " has left the world while it was still needed."
@@ -203,7 +220,7 @@ nlohmann::ordered_json last_calls(const watch::flight& f) {
 }  // namespace
 
 std::string in_json(const recorded_world& w, const verdict& v) {
-  static constexpr const char* names[] = {"nothing", "missing", "mismatch", "together", "elsewhere", "lost"};
+  static constexpr const char* names[] = {"nothing", "missing", "mismatch", "together", "elsewhere", "message", "lost"};
   auto all = nlohmann::ordered_json::array();
   for (const position& p : v.positions) {
     const recorded_rank* const r = w.find(p.rank);

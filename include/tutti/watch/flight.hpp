@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,6 +50,13 @@ struct flight {
     for (const group& g : groups)
       if (g.context == o.context) return &g;
     return nullptr;
+  }
+  /// Returns the root or peer of an operation as a rank of the world, or as numbered in its group if that is not known;
+  /// -1: none.
+  [[nodiscard]] int other_of(const operation& o) const noexcept {
+    const group* const g = group_of(o);
+    const auto i = static_cast<std::size_t>(o.other);
+    return o.other >= 0 && g && i < g->ranks.size() ? g->ranks[i] : o.other;
   }
 };
 

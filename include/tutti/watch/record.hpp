@@ -42,6 +42,12 @@ struct call_kind {
   [[nodiscard]] constexpr bool is_message() const noexcept {
     return number >= of("send").number && number <= of("recv_any").number;
   }
+  /// Returns true if all ranks of the collective have equal counts. Blocks of any lengths differ, the root of a gather
+  /// or scatter has more, and a broadcast of bytes may be of a text, whose length only the root knows.
+  [[nodiscard]] constexpr bool has_equal_counts(dtype type) const noexcept {
+    const std::string_view n = name();
+    return !n.ends_with("_v") && n != "gather" && n != "scatter" && (n != "broadcast" || type != dtype::u8);
+  }
 };
 
 /// Progress of an operation. `started`: it has had its turn in its group, or has heard of another rank.

@@ -53,12 +53,9 @@ TUTTI_DECL std::string operation_text(const flight& f, const operation& o) {
   if (o.count != 0) add(std::to_string(o.count) + " x " + std::string(tutti::name(o.type)));
   if (o.reduction) add(tutti::name(*o.reduction));
   if (o.bucket() >= 0) add("gradient bucket " + std::to_string(o.bucket()));
-  const flight::group* const g = f.group_of(o);
   if (o.other >= 0) {
-    const auto i = static_cast<std::size_t>(o.other);
-    const int who = g && i < g->ranks.size() ? g->ranks[i] : o.other;
     const bool sends = o.call.number == call_kind::of("send").number;
-    add((!o.call.is_message() ? "root " : sends ? "to rank " : "from rank ") + std::to_string(who));
+    add((!o.call.is_message() ? "root " : sends ? "to rank " : "from rank ") + std::to_string(f.other_of(o)));
   }
   if (o.call.is_message()) add("tag " + std::to_string(o.tag));
   return more.empty() ? text : text + " (" + more + ")";
