@@ -16,14 +16,6 @@ namespace {
 
 using namespace tutti::flight_tool;
 
-int merge(const std::string& folder) {
-  const merged_trace made = merge_traces(folder);
-  std::printf("%s: %zu of %zu ranks, %zu events; open it with ui.perfetto.dev or chrome://tracing\n", made.path.c_str(),
-              made.ranks, made.size, made.events);
-  if (made.left_out > 0) std::printf("left out: %zu traces of other worlds in that folder\n", made.left_out);
-  return 0;
-}
-
 void dump(const recorded_world& w, const std::string& folder) {
   for (const recorded_rank& r : w.ranks) {
     tutti::watch::flight f = r.flight;
@@ -55,7 +47,7 @@ int main(int argc, char** argv) {
                "instead, write the traces of all ranks in the folder (tutti-run --trace FOLDER) as trace.json");
   try {
     app.parse(argc, argv);
-    if (merges) return merge(folder);
+    if (merges) return std::fputs(in_words(merge_traces(folder)).c_str(), stdout) < 0 ? 2 : 0;
     const auto normal = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(patience));
     const recorded_world w = choose_world(load(folder), normal);
     if (dumps) dump(w, folder);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <tutti/os/atomic_file.hpp>
 #include <utility>
@@ -25,38 +26,57 @@ struct one_trace {
   int rank = 0;
   std::size_t size = 0;
   std::string world, boot;
-  std::filesystem::file_time_type written;
-  std::int64_t base = 0;
+  std::int64_t base = 0, end = 0;  // nanoseconds since 1970; of the last event
   std::vector<json> events;
   std::map<std::uint64_t, std::size_t> collectives;  // of the world, by number
   std::map<std::uint64_t, std::size_t> sync_points;  // those that all ranks leave at about the same time
 };
 
-double begin_of(const json& e) { return e["ts"]; }
+double begin_of(const json& e) { return e.at("ts"); }
 double end_of(const json& e) { return begin_of(e) + e.value("dur", 0.0); }
+
+/// Takes an event. Throws json::exception or std::logic_error if it has not all that it must have.
+void take(one_trace& t, json e) {
+  const std::string name = e.at("name");
+  const int rank = e.at("pid");
+  if (name == "process_name") {
+    const json& about = e.at("args");
+    t.rank = rank;
+    t.size = about.value("world_size", std::size_t{0});
+    t.world = about.value("world", "");
+    t.boot = about.value("boot", "");
+    t.base = std::stoll(about.at("base_ns").get<std::string>());
+    t.end = (std::max)(t.end, t.base);
+  }
+  if (e.contains("ts")) {
+    static_cast<void>(e.at("tid").get<std::int64_t>());
+    t.end = (std::max)(t.end, t.base + static_cast<std::int64_t>(end_of(e) * 1e3));
+  }
+  if (e.value("cat", "") == "collective" && e.at("args").at("group") == 0) {
+    static_cast<void>(begin_of(e));
+    const std::uint64_t sequence = e.at("args").at("sequence");
+    t.collectives[sequence] = t.events.size();
+    if (name == "all_reduce" || name == "barrier") t.sync_points[sequence] = t.events.size();
+  }
+  t.events.push_back(std::move(e));
+}
 
 /// Reads a file that the library has written, one event a line; the last one may be cut off by a kill.
 one_trace read(const std::filesystem::path& path) {
   std::ifstream file{path};
   one_trace t;
-  t.written = std::filesystem::last_write_time(path);
+  std::size_t number = 0;
   for (std::string line; std::getline(file, line);) {
+    ++number;
     if (line.ends_with(',')) line.pop_back();
     json e = json::parse(line, nullptr, false);
     if (!e.is_object()) continue;  // a bracket
-    if (e["name"] == "process_name") {
-      t.rank = e["pid"];
-      t.size = e["args"].value("world_size", std::size_t{0});
-      t.world = e["args"].value("world", "");
-      t.boot = e["args"].value("boot", "");
-      t.base = std::stoll(e["args"].value("base_ns", "0"));
+    try {
+      take(t, std::move(e));
+    } catch (const std::exception& why) {
+      throw std::runtime_error{path.string() + ", line " + std::to_string(number) +
+                               ", is no event of a trace by tutti: " + why.what()};
     }
-    if (e.value("cat", "") == "collective" && e["args"]["group"] == 0) {
-      const std::uint64_t sequence = e["args"]["sequence"];
-      t.collectives[sequence] = t.events.size();
-      if (e["name"] == "all_reduce" || e["name"] == "barrier") t.sync_points[sequence] = t.events.size();
-    }
-    t.events.push_back(std::move(e));
   }
   return t;
 }
@@ -81,20 +101,29 @@ json arrow(const char* phase, std::size_t id, const json& e, double at) {
 
 }  // namespace
 
+std::string in_words(const merged_trace& made) {
+  std::string text = made.path + ": " + std::to_string(made.ranks) +
+                     (made.size != 0 ? " of " + std::to_string(made.size) : std::string()) + " ranks, " +
+                     std::to_string(made.events) + " events; open it with ui.perfetto.dev or chrome://tracing\n";
+  if (made.left_out > 0)
+    text += "left out: " + std::to_string(made.left_out) + " traces of other worlds in that folder\n";
+  return text;
+}
+
 merged_trace merge_traces(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<one_trace> all;
   std::error_code why;
   for (fs::directory_iterator at{folder, why}, end; !why && at != end; at.increment(why)) {
     const std::string name = at->path().filename().string();
-    if (!name.starts_with("trace_") || !name.ends_with(".json") || name.find(".world") != std::string::npos) continue;
+    if (!name.starts_with("trace_") || !name.ends_with(".json")) continue;
     all.push_back(read(at->path()));
   }
   if (why) throw std::runtime_error{"cannot read " + folder + ": " + why.message()};
   if (all.empty())
     throw std::runtime_error{folder + " holds no trace (trace_<rank>.json): run the job with TUTTI_TRACE_DIR=" +
                              folder + " in the environment of all ranks"};
-  const std::string world = std::ranges::max(all, {}, &one_trace::written).world;
+  const std::string world = std::ranges::max(all, {}, &one_trace::end).world;
   const std::size_t left_out = std::erase_if(all, [&](const one_trace& t) { return t.world != world; });
   std::ranges::sort(all, {}, &one_trace::rank);
 
