@@ -2,11 +2,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <tutti/watch/flight_recorder.hpp>
+
+#include "support/temporary_directory.hpp"
 #include "tutti-flight/verdict.hpp"
 
 // Verdicts on recordings that are made up.
@@ -305,6 +310,44 @@ TEST_CASE("tutti-flight: ranks of which nothing is known are not accused, unless
                         "rank 2 is not known here: it runs on another machine, or has ended"});
   m.world.ranks[1].process = process_state::stopped;
   CHECK(m.judged().suspected == std::vector<int>{1});
+}
+
+TEST_CASE("tutti-flight: what a recording says about ranks that its world has not is not believed") {
+  made_up m{3};
+  m.add(0, "all_reduce", 1, m.world.now);
+  m.fail(0, errc::peer_lost, 7, m.world.now + second);
+  CHECK(m.judged().suspected == std::vector<int>{1, 2});
+  // A clock that is behind that of the rank's machine.
+  made_up late{2};
+  for (const int r : {0, 1}) late.of(r).taken = begin;
+  late.add(0, "all_reduce", 1, late.world.now);
+  CHECK(late.judged().positions[0].since == 0);
+  CHECK(late.judged().positions[1].since == 0);
+}
+
+TEST_CASE("tutti-flight: a recording of another size, and a second one of the same rank, are left out and named") {
+  using tutti::watch::flight_recorder;
+  const tutti_test::temporary_directory home;
+  const std::string folder = home.path().string();
+  {
+    flight_recorder zero{0, 2}, one{1, 2};
+    zero.keep_in({folder, "job", 17, 1});
+    one.keep_in({folder, "job", 17, 1});
+    // As of a file that was damaged, or made to deceive: the same world with another size.
+    flight_recorder other{3, 4};
+    other.keep_in({folder, "job", 17, 1});
+  }
+  std::filesystem::copy_file(home.file("rank_1.ring"), home.file("rank_2.ring"));
+  std::ofstream{home.file("rank_9.ring")} << "nothing";
+  const auto worlds = load(folder);
+  REQUIRE(worlds.size() == 1);
+  CHECK(worlds[0].size == 2);
+  CHECK(worlds[0].ranks.size() == 2);
+  CHECK(worlds[0].others == 0);
+  check_said(in_words(worlds[0], judge(worlds[0], std::chrono::seconds{1})),
+             {"(rank_2.ring is a second recording of rank 1.)\n",
+              "(rank_3.ring is of a world of 4 ranks, and others of the same world are of 2.)\n",
+              "(rank_9.ring is no recording of this version.)\n"});
 }
 
 TEST_CASE("tutti-flight: the verdict as JSON says the same") {

@@ -203,15 +203,21 @@ TEST_CASE("flight_recorder: the file in its folder is up to date at any time, an
   CHECK(copy_of(*read_file(folder.file("rank_1.world2.ring")), tutti::os::read_clocks(), true).left != 0);
 }
 
-TEST_CASE("flight_recorder: without a folder, a descriptor leads to the recording, which nobody can cut off") {
-  flight_recorder r{1, 2};
-  r.keep_in({"", "job", 17, 2});
-  issue(r, 5);
+/// The descriptor that leads to a recording in memory; empty if there is none.
+std::string descriptor_of_memory() {
   std::string found;
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     std::error_code none;
     if (std::filesystem::read_symlink(entry.path(), none) == "/memfd:tutti-flight (deleted)") found = entry.path();
   }
+  return found;
+}
+
+TEST_CASE("flight_recorder: without a folder, a descriptor leads to the recording, which nobody can cut off") {
+  flight_recorder r{1, 2};
+  r.keep_in({"", "job", 17, 2});
+  issue(r, 5);
+  const std::string found = descriptor_of_memory();
   REQUIRE(!found.empty());
   const flight f = copy_of(*read_file(found), tutti::os::read_clocks(), true);
   CHECK(f.world == 17);
@@ -222,11 +228,14 @@ TEST_CASE("flight_recorder: without a folder, a descriptor leads to the recordin
   CHECK(why.value() == EPERM);
 }
 
-TEST_CASE("flight_recorder: a folder that takes no file leaves the recording in memory") {
+TEST_CASE("flight_recorder: a folder that takes no file leaves the recording in memory, where others can read it") {
   flight_recorder r{0, 1};
-  CHECK_THROWS_AS(r.keep_in({"/nowhere/at/all", "", 0, 1}), tutti::error);
+  CHECK_THROWS_AS(r.keep_in({"/nowhere/at/all", "", 23, 1}), tutti::error);
   issue(r, 1);
   CHECK(copy(r).entries.size() == 1);
+  const std::string found = descriptor_of_memory();
+  REQUIRE(!found.empty());
+  CHECK(copy_of(*read_file(found), tutti::os::read_clocks(), true).world == 23);
 }
 
 TEST_CASE(
@@ -234,9 +243,8 @@ TEST_CASE(
   const tutti_test::temporary_directory folder;
   std::filesystem::create_directories(folder.file("rank_0.ring/taken"));
   flight_recorder r{0, 1};
-  const recording* const before = &r.memory();
   CHECK_THROWS_AS(r.keep_in({folder.path().string(), "", 0, 1}), tutti::error);
-  CHECK(&r.memory() == before);
+  CHECK(!descriptor_of_memory().empty());
   issue(r, 1);
   CHECK(copy(r).entries.size() == 1);
   r.ended(1, {errc::peer_lost, 0, 0, 0});  // dumps into a folder that the recorder is kept in
@@ -290,6 +298,19 @@ TEST_CASE("flight_recorder: a handler of the program stays as it was, with its f
   CHECK((after.sa_sigaction == own.sa_sigaction));
   CHECK((after.sa_flags & (SA_SIGINFO | SA_NODEFER | SA_RESTART)) == own.sa_flags);
   CHECK(::sigismember(&after.sa_mask, SIGUSR2) == 1);
+}
+
+TEST_CASE("flight_recorder: a copy that is read on a machine whose clock is behind is not older than the recording") {
+  flight_recorder r{0, 2};
+  const auto id = issue(r, 1);
+  auto now = tutti::os::read_clocks();
+  r.tick(tutti::clock::now());
+  now.wall -= 100'000'000'000;
+  const flight f = copy_of(r.memory(), now, false);
+  CHECK(f.taken >= f.entries.at(0).issued);
+  CHECK(f.taken > now.wall);
+  CHECK(copy_of(r.memory(), now, true).taken == now.wall);
+  r.ended(id, {});
 }
 
 TEST_CASE("flight_recorder: other threads read while one records") {

@@ -13,7 +13,9 @@
 namespace tutti::flight_tool {
 namespace {
 
-process_state state_of(const watch::flight& f) {
+using watch::flight;
+
+process_state state_of(const flight& f) {
   if (f.pid == 0 || f.boot != watch::kernel_and_pids()) return process_state::unknown;
   const auto s = os::detail::read_process_stat(f.pid);
   return s.state == 0 || s.start_time != f.start_time ? process_state::gone : process_state_of(s.state);
@@ -26,32 +28,47 @@ process_state process_state_of(char state) {
   return os::detail::is_stopped(state) ? process_state::stopped : process_state::runs;
 }
 
+std::string add_rank(recorded_world& to, recorded_rank rank) {
+  const flight& f = rank.flight;
+  if (to.ranks.empty()) to.size = f.size;
+  if (f.size != to.size)
+    return "is of a world of " + std::to_string(f.size) + " ranks, and others of the same world are of " +
+           std::to_string(to.size);
+  if (to.find(f.rank)) return "is a second recording of rank " + std::to_string(f.rank);
+  to.ranks.push_back(std::move(rank));
+  return "";
+}
+
 std::vector<recorded_world> load(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code why;
   std::map<std::uint64_t, recorded_world> worlds;
-  std::vector<std::string> unreadable;
+  std::vector<std::string> refused;
   std::size_t found = 0;
-  for (fs::directory_iterator at{folder, why}, end; !why && at != end; at.increment(why)) {
-    if (at->path().extension() != ".ring") continue;
-    const auto ring = watch::read_recording(at->path().string());
+  std::set<fs::path> files;  // in an order that does not depend on the file system
+  for (fs::directory_iterator at{folder, why}, end; !why && at != end; at.increment(why))
+    if (at->path().extension() == ".ring") files.insert(at->path());
+  if (why) throw no_recording{"cannot read " + folder + ": " + why.message()};
+  for (const fs::path& file : files) {
+    const auto ring = watch::read_recording(file.string());
     if (!ring) {
-      unreadable.push_back(at->path().filename().string());
+      refused.push_back(file.filename().string() + " is no recording of this version");
       continue;
     }
-    ++found;
     const bool here = watch::text_of(ring->head.boot) == watch::kernel_and_pids();
     recorded_rank r;
     r.flight = watch::copy_of(*ring, os::read_clocks(), here);
     r.process = state_of(r.flight);
-    const std::uint64_t world = r.flight.world;
-    worlds[world].size = r.flight.size;
-    worlds[world].ranks.push_back(std::move(r));
+    recorded_world& world = worlds[r.flight.world];
+    const std::string reason = add_rank(world, std::move(r));
+    if (reason.empty())
+      ++found;
+    else
+      refused.push_back(file.filename().string() + " " + reason);
   }
-  if (why) throw no_recording{"cannot read " + folder + ": " + why.message()};
   if (found == 0)
     throw no_recording{folder + " holds no recording (rank_<rank>.ring" +
-                       (unreadable.empty() ? "" : "; " + unreadable.front() + " is none of this version") +
+                       (refused.empty() ? "" : "; " + refused.front()) +
                        "): run the job with TUTTI_FLIGHT_DIR=" + folder + " in the environment of all ranks"};
   const auto begin_of = [](const recorded_world& w) {
     return std::ranges::max(w.ranks, {}, [](const recorded_rank& r) { return r.flight.joined; }).flight.joined;
@@ -67,7 +84,7 @@ std::vector<recorded_world> load(const std::string& folder) {
   for (auto& [world, w] : worlds) {
     if (std::ranges::none_of(processes_of(w), [&](const auto& process) { return of_job.contains(process); })) continue;
     w.others = found - w.ranks.size();
-    w.unreadable = unreadable;
+    w.refused = refused;
     w.now = os::read_clocks().wall;
     std::ranges::sort(w.ranks, {}, [](const recorded_rank& r) { return r.flight.rank; });
     result.push_back(std::move(w));

@@ -36,9 +36,9 @@ struct recorded_world {
   std::vector<recorded_rank> ranks;
   int size = 1;
   absence missing = absence::fault;
-  std::int64_t now = 0;    ///< nanoseconds since 1970
-  std::size_t others = 0;  ///< recordings of other worlds in the folder
-  std::vector<std::string> unreadable;
+  std::int64_t now = 0;              ///< nanoseconds since 1970
+  std::size_t others = 0;            ///< recordings of other worlds in the folder
+  std::vector<std::string> refused;  ///< a sentence for each file that could not be used
 
   [[nodiscard]] const recorded_rank* find(int rank) const noexcept {
     for (const recorded_rank& r : ranks)
@@ -52,6 +52,10 @@ class no_recording : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Adds a rank to a world, which has none or such of the same size. Returns the reason if it does not belong there, as
+/// the end of a sentence, else nothing.
+std::string add_rank(recorded_world& to, recorded_rank rank);
 
 /// Reads the recordings (rank_<rank>.ring) of the worlds of the folder's newest job, one or more. Throws no_recording.
 std::vector<recorded_world> load(const std::string& folder);

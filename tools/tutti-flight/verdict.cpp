@@ -37,14 +37,18 @@ position position_of(const recorded_world& w, int rank) {
     return p;
   }
   const flight& f = r->flight;
-  const std::int64_t now = f.taken != 0 ? f.taken : w.now;  // by the clock of its machine
+  const std::int64_t now = f.taken != 0 ? f.taken : w.now;
+  // Clocks of two machines may have been read for it.
+  const auto until_then = [](std::int64_t from, std::int64_t until) {
+    return (std::max)(until - from, std::int64_t{0});
+  };
   // The first that has not ended well: after a failure, all later ones fail.
   for (const bool messages : {false, true})
     for (const flight::entry& e : f.entries)
       if (!p.waits && e.what.call.is_message() == messages && in_flight_or_failed(e)) {
         p.waits = true;
         p.at = &e;
-        p.since = (e.ended != 0 ? e.ended : now) - e.issued;
+        p.since = until_then(e.issued, e.ended != 0 ? e.ended : now);
       }
   if (p.waits) return p;
   if (f.entries.empty()) {
@@ -52,7 +56,7 @@ position position_of(const recorded_world& w, int rank) {
     return p;
   }
   p.at = &f.entries.back();
-  p.since = (f.left != 0 ? f.left : now) - p.at->ended;
+  p.since = until_then(p.at->ended, f.left != 0 ? f.left : now);
   return p;
 }
 
@@ -106,7 +110,7 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
     if (v.failure == errc::ok || r.flight.failure == errc::peer_lost) v.failure = r.flight.failure;
     const bool of_a_rank =
         r.flight.failure == errc::peer_lost || r.flight.failure == errc::peer_left || r.flight.failure == errc::aborted;
-    if (of_a_rank && r.flight.failed_peer >= 0) lost = r.flight.failed_peer;
+    if (of_a_rank && r.flight.failed_peer >= 0 && r.flight.failed_peer < w.size) lost = r.flight.failed_peer;
   }
   for (int r = 0; r < w.size; ++r) v.positions.push_back(position_of(w, r));
   for (position& p : v.positions)

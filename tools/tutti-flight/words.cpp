@@ -197,7 +197,7 @@ std::string in_words(const recorded_world& w, const verdict& v) {
   }
   text += sentence(v.arrival.collectives, "collectives");
   if (w.others != 0) text += "(" + std::to_string(w.others) + " recordings of other worlds are left out.)\n";
-  for (const std::string& file : w.unreadable) text += "(" + file + " is no recording of this version.)\n";
+  for (const std::string& sentence : w.refused) text += "(" + sentence + ".)\n";
   return text;
 }
 

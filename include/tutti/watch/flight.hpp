@@ -37,7 +37,7 @@ struct flight {
   std::string host, boot, job;
   std::string reason;       ///< of the dump
   std::int64_t joined = 0;  ///< time at which the rank has joined the world
-  std::int64_t taken = 0;   ///< time of the copy
+  std::int64_t taken = 0;   ///< time of the copy; of a machine whose clock is ahead, that of the rank's last tick
   std::int64_t left = 0;    ///< time at which the rank left the world
   std::int64_t failed = 0;  ///< time at which the world failed
   errc failure = errc::ok;

@@ -51,7 +51,7 @@ class flight_recorder {
 
   /// Keeps the recording in a file of the folder, and dumps there; without a folder, in a memfd where the kernel and
   /// the limits of this process allow one. Called before the first operation. Throws error{system} or
-  /// {out_of_resources} if the folder takes no file; the recording then goes on without a name.
+  /// {out_of_resources} if the folder takes no file; the recording is then kept in a memfd, too.
   TUTTI_DECL void keep_in(const flight_place& where);
   /// Does so where `other` is kept, as a world of the same ranks whose id is `world`.
   TUTTI_DECL void keep_beside(const flight_recorder& other, std::uint64_t world);
@@ -147,6 +147,7 @@ class flight_recorder {
   TUTTI_DECL record& step_over() noexcept;
   TUTTI_DECL int copy_to(const os::fd& file, os::shm_mapping& copy) const noexcept;
   TUTTI_DECL void take(os::fd file, os::shm_mapping copy) noexcept;
+  TUTTI_DECL void keep_in_folder(const std::string& folder);
   TUTTI_DECL void keep_in_memfd() noexcept;
   TUTTI_DECL std::uint16_t find_site(const std::source_location& where, std::size_t place) noexcept;
   TUTTI_DECL void read_clocks(deadline now) noexcept;

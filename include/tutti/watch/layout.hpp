@@ -82,6 +82,12 @@ struct recording_head {
   std::atomic<std::uint64_t> failed{0};                   ///< ticks at which the world failed
   std::atomic<std::int32_t> failure{0}, failed_peer{-1};  ///< errc, and world rank
   std::atomic<std::uint32_t> sites{1}, group_words{0};
+
+  /// Returns true for the head of a recording of this version, whose rank and size can be relied on.
+  [[nodiscard]] bool is_recording() const noexcept {
+    constexpr std::int32_t most_ranks = 1 << 20;
+    return magic == sign && version == known_version && size <= most_ranks && rank >= 0 && rank < size;
+  }
 };
 
 /// Recording of one rank of one world: the memory of a flight recorder, which may be a file. Groups are lists of

@@ -68,7 +68,7 @@ pid_t supervisor_in(const std::vector<pid_t>& line) {
 /// Recordings by their files: a child made by fork() holds that of its parent, too.
 using by_file = std::map<std::pair<dev_t, ino_t>, held_recording>;
 
-void add_recordings_of(const process_info& process, by_file& found) {
+void add_recordings_of(const process_info& process, const process_table& table, by_file& found) {
   const std::string folder = text("/proc/", process.pid, "/fd");
   const auto close = [](DIR* d) { ::closedir(d); };
   const std::unique_ptr<DIR, decltype(close)> all{::opendir(folder.c_str()), close};
@@ -81,10 +81,20 @@ void add_recordings_of(const process_info& process, by_file& found) {
     auto memory = watch::read_recording(path);
     if (!memory) continue;
     const auto key = std::pair{status.st_dev, status.st_ino};
-    const bool own = memory->head.start_time == process.started_at;
+    const auto& head = memory->head;
+    // A child may have begun within the same tick. In another namespace, its rank has another number.
+    static const std::string here = watch::kernel_and_pids();
+    const bool own =
+        head.start_time == process.started_at && (head.pid == process.pid || watch::text_of(head.boot) != here);
     if (found.contains(key) && !own) continue;
-    found[key] = {
-        std::move(memory), os::read_clocks(), process.pid, flight_tool::process_state_of(process.state), {}, 0};
+    held_recording one{nullptr, os::read_clocks(), process.pid, flight_tool::process_state_of(process.state), {}, 0};
+    one.line = table.line_of(process.pid);
+    if (!own && head.start_time != 0) {  // only a child of the rank is left
+      one.pid = head.pid;
+      one.process = process_state::gone;
+    }
+    one.memory = std::move(memory);
+    found[key] = std::move(one);
   }
 }
 
@@ -92,11 +102,10 @@ void add_recordings_of(const process_info& process, by_file& found) {
 
 held_ranks read_ranks(const process_table& table) {
   by_file found;
-  for (const auto& [pid, process] : table.all()) add_recordings_of(process, found);
+  for (const auto& [pid, process] : table.all()) add_recordings_of(process, table, found);
   held_ranks result;
   std::set<pid_t> joined;
   for (auto& [file, one] : found) {
-    one.line = table.line_of(one.pid);
     one.supervisor = supervisor_in(one.line);
     joined.insert(one.line.begin(), one.line.end());
     result.recordings.push_back(std::move(one));
@@ -155,11 +164,10 @@ void decode_ranks(std::string_view bytes, held_ranks& into) {
     one.process = static_cast<process_state>(in.small());
     for (std::string_view blocks = in.text(); !blocks.empty(); blocks.remove_prefix(8 + block)) {
       const auto at = static_cast<std::uint64_t>(message_reader{blocks}.number());
-      if (blocks.size() < 8 + block || at >= to.size() / block) throw failure(1, "the status of a rank is malformed");
+      if (blocks.size() < 8 + block || at >= to.size() / block) throw failure(2, "the status of a rank is malformed");
       std::memcpy(to.data() + at * block, blocks.data() + 8, block);
     }
-    const auto& h = one.memory->head;
-    if (h.magic != h.sign || h.rank < 0 || h.rank >= h.size) throw failure(1, "the status of a rank is malformed");
+    if (!one.memory->head.is_recording()) throw failure(2, "the status of a rank is malformed");
     into.recordings.push_back(std::move(one));
   }
   for (std::int64_t i = 0; i < waiting; ++i) {
@@ -176,12 +184,12 @@ void decode_ranks(std::string_view bytes, held_ranks& into) {
 std::vector<flight_tool::recorded_world> worlds_of(const std::vector<held_recording>& all) {
   std::map<std::uint64_t, flight_tool::recorded_world> worlds;
   for (const auto& one : all) {
-    auto& w = worlds[one.memory->head.world];
-    auto& rank = w.ranks.emplace_back();
+    flight_tool::recorded_rank rank;
     rank.flight = watch::copy_of(*one.memory, one.read_at, true);
     rank.flight.pid = one.pid;
     rank.process = one.process;
-    w.size = std::max(w.size, rank.flight.size);
+    auto& w = worlds[one.memory->head.world];
+    static_cast<void>(flight_tool::add_rank(w, std::move(rank)));
     w.now = std::max(w.now, one.read_at.wall);
   }
   std::vector<flight_tool::recorded_world> result;

@@ -20,9 +20,9 @@ namespace tutti::launch {
 struct held_recording {
   std::unique_ptr<watch::recording> memory;
   os::clock_reading read_at;  ///< by the clocks of its machine
-  pid_t pid = 0;              ///< as the machine's /proc shows it
+  pid_t pid = 0;              ///< as the machine's /proc shows it; of a rank that is gone, as it had noted it
   flight_tool::process_state process = flight_tool::process_state::unknown;
-  std::vector<pid_t> line;  ///< the process and those above it, as far as they are known here
+  std::vector<pid_t> line;  ///< the process that holds it and those above it, as far as they are known here
   pid_t supervisor = 0;     ///< the first of them that is a tutti-run; 0: started otherwise
 };
 

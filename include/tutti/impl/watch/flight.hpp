@@ -38,7 +38,7 @@ TUTTI_DECL flight copy_of(const recording& from, const os::clock_reading& now, b
   const os::tick_scale scale{h.first.read(), same_boot ? now : last};
   const auto wall = [&](std::uint64_t ticks) { return ticks == 0 ? 0 : scale.wall(ticks); };
   f.joined = h.first.read().wall;
-  f.taken = now.wall;
+  f.taken = same_boot ? now.wall : (std::max)(now.wall, last.wall);
   f.left = wall(h.left.load(std::memory_order_relaxed));
   f.failed = wall(h.failed.load(std::memory_order_relaxed));
 
@@ -89,14 +89,11 @@ TUTTI_DECL bool read_at(int file, std::span<std::byte> to, std::size_t offset) n
 }  // namespace detail
 
 TUTTI_DECL std::unique_ptr<recording> read_recording(const std::string& path) {
-  constexpr std::int32_t most_ranks = 1 << 20;
   const os::fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   auto r = std::make_unique<recording>();
   const auto bytes = std::as_writable_bytes(std::span{r.get(), 1});
   if (!file || !detail::read_at(file.native(), bytes, 0)) return nullptr;
-  const recording_head& h = r->head;
-  if (h.magic != h.sign || h.version != h.known_version || h.size > most_ranks || h.rank < 0 || h.rank >= h.size)
-    return nullptr;
+  if (!r->head.is_recording()) return nullptr;
   // Ids only ascend, so a record with the same id now was not replaced while it was read.
   auto after = std::make_unique<decltype(r->records)>();
   const std::size_t records = sizeof(recording) - sizeof r->records;

@@ -70,8 +70,16 @@ TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
   put_text(own.boot, kernel_and_pids());
   put_text(own.job, where.job);
   if (where.folder.empty()) return keep_in_memfd();
+  try {
+    keep_in_folder(where.folder);
+  } catch (const std::exception&) {
+    keep_in_memfd();
+    throw;
+  }
+}
 
-  const std::string path = ring_path(where.folder, own.rank, where.number), fresh = path + ".tmp";
+TUTTI_DECL void flight_recorder::keep_in_folder(const std::string& where) {
+  const std::string path = ring_path(where, memory_->head.rank, memory_->head.number), fresh = path + ".tmp";
   ::unlink(fresh.c_str());  // left by an earlier process
   os::fd file{::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
   if (!file) os::throw_errno(errno, "cannot create " + fresh);
@@ -79,7 +87,7 @@ TUTTI_DECL void flight_recorder::keep_in(const flight_place& where) {
     ::unlink(fresh.c_str());
     os::throw_errno(why, "cannot write " + name);
   };
-  std::string folder = where.folder;
+  std::string folder = where;
   os::shm_mapping copy;
   if (const int why = copy_to(file, copy); why != 0) fail(why, fresh);
   if (std::rename(fresh.c_str(), path.c_str()) != 0) fail(errno, path);
