@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -38,9 +40,9 @@ struct served {
   std::int64_t rounds = 0;
   status_server server{events, {"a", "b"}, [this](std::int64_t round) { rounds = round; }};
 
-  /// Runs the server until `done`.
+  /// Runs the server until `done`; machines answer what `change` makes of their ranks.
   template <class Done>
-  void run(Done done, int answering) {
+  void run(Done done, int answering, std::string (*change)(std::string) = [](std::string ranks) { return ranks; }) {
     std::int64_t answered = 0;
     for (const auto end = clock::now() + std::chrono::seconds{60}; !done() && clock::now() < end;) {
       const auto until = std::min(clock::now() + std::chrono::milliseconds{20}, server.tick(clock::now()));
@@ -49,7 +51,7 @@ struct served {
       for (; answered < rounds; ++answered) {
         server.take(0, answered, two_waiting(0));  // the round before: too late
         for (int machine = 0; machine < answering; ++machine)
-          server.take(static_cast<std::size_t>(machine), rounds, two_waiting(2 * machine));
+          server.take(static_cast<std::size_t>(machine), rounds, change(two_waiting(2 * machine)));
       }
     }
   }
@@ -73,6 +75,12 @@ TEST_CASE("tutti-run --status: a launcher of several machines answers for all of
   CHECK(all.silent.empty());
 }
 
+TEST_CASE("tutti-run --status: the launchers of several machines are found") {
+  const served s;
+  const auto found = status_servers();
+  CHECK(std::ranges::count(found, ::getpid()) == 1);
+}
+
 TEST_CASE("tutti-run --status: a machine that does not answer is named") {
   const machine_ranks all = asked(1);
   CHECK(all.ranks.waiting.size() == 2);
@@ -88,10 +96,47 @@ TEST_CASE("tutti-run --status: without a launcher there, or with a malformed ans
   CHECK_THROWS_AS(decode_ranks(bytes, into), failure);
 }
 
+TEST_CASE("tutti-run --status: a recording of another version, or of too many ranks, is malformed, which is status 2") {
+  for (const bool version : {true, false}) {
+    held_ranks all;
+    auto& one = all.recordings.emplace_back();
+    one.memory = std::make_unique<tutti::watch::recording>();
+    auto& head = one.memory->head;
+    head.magic = head.sign;
+    head.version = head.known_version + (version ? 1 : 0);
+    head.size = version ? 1 : 1 << 21;
+    held_ranks into;
+    try {
+      decode_ranks(encode(all), into);
+      FAIL("it was taken");
+    } catch (const failure& why) {
+      CHECK(why.status() == 2);
+    }
+  }
+}
+
+TEST_CASE("tutti-run --status: a malformed answer of a launcher is an error with status 2") {
+  served s;
+  std::optional<int> status;
+  std::thread client{[&] {
+    try {
+      static_cast<void>(ask_status_server(::getpid()));
+      status = 0;
+    } catch (const failure& why) {
+      status = why.status();
+    }
+  }};
+  s.run([&] { return status.has_value(); }, 2, [](std::string ranks) { return ranks.substr(0, ranks.size() / 2); });
+  client.join();
+  CHECK(status == 2);
+}
+
 TEST_CASE("tutti-run --status: a process that has the socket of another one is not asked") {
   const pid_t launcher = ::getppid();  // of no tutti-run that several machines have
   const auto squatter =
       tutti::os::listen_on(tutti::os::endpoint::unix_socket("@tutti-status-" + std::to_string(launcher)));
+  const auto found = status_servers();
+  CHECK(std::ranges::find(found, launcher) == found.end());
   try {
     static_cast<void>(ask_status_server(launcher));
     FAIL("it was asked");

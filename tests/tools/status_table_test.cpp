@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <source_location>
@@ -15,6 +18,7 @@
 
 #include "support/temporary_directory.hpp"
 #include "tutti-flight/verdict.hpp"
+#include "tutti-run/status/jobs.hpp"
 #include "tutti-run/status/recordings.hpp"
 #include "tutti-run/status/table.hpp"
 
@@ -24,6 +28,7 @@ namespace {
 using namespace tutti::launch;
 using namespace tutti::watch;
 using tutti::flight_tool::choose_world;
+using tutti::flight_tool::process_state;
 using here = std::source_location;
 
 constexpr call_kind all_reduce = call_kind::of("all_reduce"), barrier = call_kind::of("barrier");
@@ -80,6 +85,86 @@ TEST_CASE("tutti-run --status: the recordings of a process are found once each, 
   const auto newest = choose_world(worlds_of(all.recordings), std::chrono::seconds{1});
   CHECK(newest.size == 1);
   CHECK(newest.others == 2);
+}
+
+TEST_CASE("tutti-run --status: a child that has a rank's descriptors does not stand in for a rank that is gone") {
+  const std::uint64_t mark = world::mark();
+  std::array<int, 2> both{};
+  REQUIRE(::pipe(both.data()) == 0);
+  const pid_t rank = ::fork();
+  if (rank == 0) {
+    flight_recorder r{0, 2};
+    r.keep_in({"", "job", mark, 1});
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    static_cast<void>(!::write(both[1], &child, sizeof child));
+    ::pause();
+    ::_exit(0);
+  }
+  pid_t child = 0;
+  REQUIRE(::read(both[0], &child, sizeof child) == sizeof child);
+  const auto found = [&] {
+    held_ranks all = read_ranks();
+    std::erase_if(all.recordings, [&](const held_recording& one) { return one.memory->head.world != mark; });
+    return std::move(all.recordings);
+  };
+  const auto before = found();
+  ::kill(rank, SIGKILL);
+  ::waitpid(rank, nullptr, 0);
+  const auto after = found();
+  ::kill(child, SIGKILL);
+  for (const int end : both) ::close(end);
+  REQUIRE(before.size() == 1);
+  CHECK(before[0].process == process_state::runs);
+  REQUIRE(after.size() == 1);
+  CHECK(after[0].process == process_state::gone);
+  CHECK(after[0].pid == rank);
+  CHECK(after[0].line.front() == child);
+}
+
+TEST_CASE("tutti-run --status: without a tutti-run, the worlds of a process on the host and on GPUs are one job") {
+  world host{3}, device{3, "", 2};
+  for (int r = 0; r < 3; ++r) device.call(r, all_reduce, 1, true);
+  host.call(0, barrier, 1, false);
+  host.call(2, barrier, 1, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1100});
+  const running_job job = find_job(::getpid());
+  CHECK(job.ranks.recordings.size() == 6);
+  CHECK(status_table({own(), {}}, {}).text.starts_with("Rank 1 keeps the others waiting.\n"));
+}
+
+TEST_CASE(
+    "tutti-run --status: a rank whose process runs, but whose recording cannot be read, has a line that says so") {
+  world w{3};
+  for (const int r : {0, 1}) w.call(r, barrier, 1, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1100});
+  machine_ranks job{own(), {}};
+  std::erase_if(job.ranks.recordings, [](const held_recording& one) { return one.memory->head.rank == 2; });
+  waiting_rank hidden;
+  hidden.rank = 2;
+  hidden.size = 3;
+  hidden.pid = 4711;
+  hidden.process = process_state::runs;
+  hidden.host = "node7";
+  job.ranks.waiting.push_back(hidden);
+  auto shown = status_table(job, {});
+  CAPTURE(shown.text);
+  CHECK(shown.text.starts_with("The other ranks wait for rank 2, whose process has no recording that can be read.\n"));
+  CHECK(shown.text.find("\n2     node7") != std::string::npos);
+  CHECK(shown.text.find("4711") != std::string::npos);
+  CHECK(shown.text.find("no recording\n") != std::string::npos);
+  const auto json = nlohmann::json::parse(status_json(job).text);
+  CHECK(json["ranks"][2]["pid"] == 4711);
+  CHECK(json["ranks"][2]["host"] == "node7");
+  CHECK(json["ranks"][2]["state"] == "no recording");
+  job.ranks.waiting[0].process = process_state::stopped;
+  CHECK(status_table(job, {}).text.find("stopped\n") != std::string::npos);
+  // A process of another size is in no line, but counted.
+  job.ranks.waiting[0].size = 4;
+  CHECK(status_table(job, {}).text.find("\n1 process of the job is in no world.\n") != std::string::npos);
 }
 
 TEST_CASE("tutti-run --status: what one machine tells another is the last operations, and those in flight") {

@@ -28,10 +28,28 @@ std::optional<uid_t> user_of(pid_t pid) {
   return status.st_uid;
 }
 
+/// Returns a world of the job of each world: those that have a process in common are of one job, as a rank's worlds on
+/// the host and on GPUs. Ranks that a tutti-run has started are not asked for.
+std::map<std::uint64_t, std::uint64_t> jobs_of_worlds(const held_ranks& held) {
+  std::map<std::uint64_t, std::uint64_t> job;
+  std::map<pid_t, std::uint64_t> world_of;
+  for (const auto& one : held.recordings) {
+    if (one.supervisor != 0) continue;
+    const std::uint64_t own = one.memory->head.world;
+    job.emplace(own, own);
+    const auto [at, is_first] = world_of.emplace(one.pid, own);
+    if (is_first || job[at->second] == job[own]) continue;
+    const std::uint64_t from = job[own], to = job[at->second];
+    for (auto& [world, its] : job)
+      if (its == from) its = to;
+  }
+  return job;
+}
+
 std::vector<found_job> find_jobs() {
   const process_table table;
   std::map<pid_t, found_job> launched;        // by supervisor
-  std::map<std::uint64_t, found_job> others;  // by world
+  std::map<std::uint64_t, found_job> others;  // by one of their worlds
   const auto own = ::geteuid();
   for (const pid_t pid : status_servers())
     // Sockets of all users are listed, and their jobs are not to be counted.
@@ -41,17 +59,14 @@ std::vector<found_job> find_jobs() {
       const auto above = table.line_of(pid);
       one.processes.insert(above.begin(), above.end());
     }
+  held_ranks held = read_ranks(table);
+  auto jobs = jobs_of_worlds(held);
   const auto home_of = [&](const std::vector<pid_t>& above, pid_t supervisor, std::uint64_t world) -> found_job& {
     for (const pid_t pid : above)
       if (const auto at = launched.find(pid); at != launched.end() && at->second.job.server != 0) return at->second;
-    return supervisor != 0 ? launched[supervisor] : others[world];
+    return supervisor != 0 ? launched[supervisor] : others[jobs[world]];
   };
-  held_ranks held = read_ranks(table);
-  // A process without a tutti-run above it is shown in the last world that it has joined.
-  std::map<pid_t, std::uint32_t> last;
-  for (const auto& one : held.recordings) last[one.pid] = std::max(last[one.pid], one.memory->head.number);
   for (auto& one : held.recordings) {
-    if (one.supervisor == 0 && one.memory->head.number < last[one.pid]) continue;
     auto& home = home_of(one.line, one.supervisor, one.memory->head.world);
     home.processes.insert(one.line.begin(), one.line.end());
     home.job.ranks.recordings.push_back(std::move(one));
@@ -68,8 +83,10 @@ std::vector<found_job> find_jobs() {
     result.push_back(std::move(one));
   }
   for (auto& [world, one] : others) {
-    one.job.process =
-        std::ranges::min_element(one.job.ranks.recordings, {}, [](const auto& r) { return r.memory->head.rank; })->pid;
+    // Of a rank that is gone, a child may be left.
+    const auto lowest =
+        std::ranges::min_element(one.job.ranks.recordings, {}, [](const auto& r) { return r.memory->head.rank; });
+    one.job.process = lowest->line.empty() ? lowest->pid : lowest->line.front();
     result.push_back(std::move(one));
   }
   return result;

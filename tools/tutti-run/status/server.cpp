@@ -8,8 +8,11 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <span>
+#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <tutti/os/descriptor_passing.hpp>
@@ -50,6 +53,17 @@ unique_fd connect_to(pid_t pid) {
   if (peer.uid != ::geteuid() && ::geteuid() != 0)
     throw failure(2, text("the job of process ", pid, " belongs to another user (uid ", peer.uid, ")"));
   return s;
+}
+
+/// Returns true if a process has an open file of this name, as /proc/PID/fd shows it.
+bool holds(pid_t pid, std::string_view file) {
+  std::error_code why;
+  for (std::filesystem::directory_iterator at{text("/proc/", pid, "/fd"), why}, end; !why && at != end;
+       at.increment(why)) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(at->path(), gone) == file) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -107,7 +121,12 @@ std::vector<pid_t> status_servers() {
     if (at == std::string::npos) continue;
     pid_t pid = 0;
     std::from_chars(line.data() + at + name_start.size(), line.data() + line.size(), pid);
-    if (pid > 0 && std::ranges::find(found, pid) == found.end()) found.push_back(pid);
+    std::string inode;  // the last column before the name
+    std::istringstream columns{line.substr(0, at)};
+    for (std::string column; columns >> column;) inode = column;
+    // Anyone can take a name that has another one's pid in it.
+    if (pid > 0 && std::ranges::find(found, pid) == found.end() && holds(pid, text("socket:[", inode, "]")))
+      found.push_back(pid);
   }
   return found;
 }
@@ -130,14 +149,18 @@ machine_ranks ask_status_server(pid_t pid) {
     bytes.append(some.data(), static_cast<std::size_t>(count));
   }
   machine_ranks result;
-  for (message_reader in{bytes}; !in.empty();) {
-    const std::string machine{in.text()};
-    const bool answered = in.number() != 0;
-    const auto ranks = in.text();
-    if (answered)
-      decode_ranks(ranks, result.ranks);
-    else
-      result.silent.push_back(machine);
+  try {
+    for (message_reader in{bytes}; !in.empty();) {
+      const std::string machine{in.text()};
+      const bool answered = in.number() != 0;
+      const auto ranks = in.text();
+      if (answered)
+        decode_ranks(ranks, result.ranks);
+      else
+        result.silent.push_back(machine);
+    }
+  } catch (const failure& why) {
+    throw failure(2, text("the answer of tutti-run (process ", pid, ") is malformed: ", why.what()));
   }
   return result;
 }

@@ -52,7 +52,7 @@ class status_server {
   clock::time_point deadline_ = clock::time_point::max();
 };
 
-/// Returns the pids of the launchers on this machine that answer for several.
+/// Returns the pids of the launchers on this machine that answer for several, as far as this user may look at them.
 std::vector<pid_t> status_servers();
 
 /// Asks one of them. Throws `failure`, which says why there is no answer.

@@ -62,9 +62,25 @@ row row_of(const recorded_world& w, const verdict& v, const position& p) {
   return one;
 }
 
-std::string_view state_of(const waiting_rank& one) {
+std::string_view state_of(const waiting_rank& one, std::string_view running) {
   if (one.process == process_state::stopped) return "stopped";
-  return one.process == process_state::gone ? "gone" : "starting";
+  return one.process == process_state::gone ? "gone" : running;
+}
+
+/// Returns the process of a rank of a world that has no recording; null if none is known.
+const waiting_rank* process_of(const machine_ranks& job, const recorded_world& w, int rank) {
+  if (w.find(rank)) return nullptr;
+  for (const auto& one : job.ranks.waiting)
+    if (one.rank == rank && one.size == w.size) return &one;
+  return nullptr;
+}
+
+std::string heading_of(const machine_ranks& job, const recorded_world& w, const verdict& v) {
+  const bool known = std::ranges::all_of(v.suspected, [&](int r) { return process_of(job, w, r) != nullptr; });
+  if (v.what != finding::elsewhere || !known) return headline(v) + "\n";
+  return "The other ranks wait for " + ranks_in_words(v.suspected) +
+         (v.suspected.size() > 1 ? ", whose processes have" : ", whose process has") +
+         " no recording that can be read.\n";
 }
 
 /// Lines of equally wide columns; those that are empty in all rows are left out.
@@ -106,6 +122,10 @@ std::string notes_of(const machine_ranks& job, const recorded_world& w) {
   for (const auto& machine : job.silent) notes += machine + " has not answered.\n";
   if (job.silent.empty() && !w.ranks.empty() && w.ranks.size() < static_cast<std::size_t>(w.size))
     notes += "Ranks of other machines are known on the machine of their tutti-run --hosts only.\n";
+  if (const auto idle = std::ranges::count_if(
+          job.ranks.waiting, [&](const waiting_rank& one) { return process_of(job, w, one.rank) != &one; });
+      idle != 0 && !w.ranks.empty())
+    notes += text(idle, idle > 1 ? " processes of the job are" : " process of the job is", " in no world.\n");
   if (w.others != 0) notes += text("(", w.others, " recordings of other worlds are left out.)\n");
   return notes;
 }
@@ -127,15 +147,25 @@ shown_status status_table(const machine_ranks& job, const table_limits& limits) 
   std::vector<row> rows;
   if (job.ranks.recordings.empty()) {
     for (const auto& one : job.ranks.waiting)
-      rows.push_back({one.process != process_state::runs,
-                      {std::to_string(one.rank), one.host, std::to_string(one.pid), std::string(state_of(one))}});
+      rows.push_back(
+          {one.process != process_state::runs,
+           {std::to_string(one.rank), one.host, std::to_string(one.pid), std::string(state_of(one, "starting"))}});
     return table_of("No rank is in a world: none has joined yet, or all have left.\n" + notes_of(job, {}),
                     {"rank", "machine", "pid", "state"}, std::move(rows), limits);
   }
   const recorded_world w = choose_world(worlds_of(job.ranks.recordings), normal_wait);
   const verdict v = judge(w, normal_wait);
-  for (const position& p : v.positions) rows.push_back(row_of(w, v, p));
-  const std::string heading = headline(v) + "\n" + sentence(v.arrival.collectives, "collectives");
+  for (const position& p : v.positions) {
+    rows.push_back(row_of(w, v, p));
+    if (const auto* const one = process_of(job, w, p.rank)) {
+      auto& cells = rows.back().cells;
+      cells[1] = one->host;
+      cells[2] = std::to_string(one->pid);
+      cells[3] = state_of(*one, "no recording");
+      rows.back().matters = true;
+    }
+  }
+  const std::string heading = heading_of(job, w, v) + sentence(v.arrival.collectives, "collectives");
   auto shown =
       table_of(heading + notes_of(job, w), {"rank", "machine", "pid", "state", "call", "for", "waits for", "last in"},
                std::move(rows), limits);
@@ -153,13 +183,20 @@ shown_status status_json(const machine_ranks& job) {
       all["ranks"].push_back({{"rank", one.rank},
                               {"recorded", false},
                               {"stopped", one.process == process_state::stopped},
-                              {"state", state_of(one)},
+                              {"state", state_of(one, "starting")},
                               {"host", one.host},
                               {"pid", one.pid}});
   } else {
     const recorded_world w = choose_world(worlds_of(job.ranks.recordings), normal_wait);
     const verdict v = judge(w, normal_wait);
     all = json::parse(in_json(w, v));
+    for (json& rank : all["ranks"])
+      if (const auto* const one = process_of(job, w, rank["rank"])) {
+        rank["host"] = one->host;
+        rank["pid"] = one->pid;
+        rank["stopped"] = one->process == process_state::stopped;
+        rank["state"] = state_of(*one, "no recording");
+      }
     stuck = v.what != finding::nothing || v.failed;
   }
   all["silent_machines"] = job.silent;
