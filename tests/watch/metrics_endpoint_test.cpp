@@ -3,12 +3,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/endpoint.hpp>
+#include <tutti/os/event_fd.hpp>
+#include <tutti/os/fd.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/watch/metrics_endpoint.hpp>
 
@@ -72,6 +78,18 @@ TEST_CASE("metrics_endpoint: what is no request for metrics gets an error of HTT
   CHECK(asked(port, "GET /metrics HTTP/1.1\r\n").starts_with("HTTP/1.1 400 "));  // after two seconds
   ::close(tutti_test::connect_to_port(port));
   CHECK(get_metrics(port).starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST_CASE("metrics_endpoint: a client that neither asks nor reads holds up no server that ends") {
+  std::array<int, 2> pair{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair.data()) == 0);
+  const tutti::os::fd here{pair[0]}, there{pair[1]};
+  tutti::os::event_fd ends;
+  ends.notify();
+  const auto until = tutti::after(std::chrono::seconds{60});
+  CHECK(detail::read_head(here.native(), ends.native(), until).empty());
+  detail::send_whole(here.native(), std::string(std::size_t{1} << 24, 'x'), ends.native(), until);
+  CHECK(tutti::remaining(until).count() > 0);
 }
 
 TEST_CASE("metrics_endpoint: worlds of one process share a port; each is shown until it is left") {

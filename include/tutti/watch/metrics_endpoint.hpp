@@ -3,10 +3,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <tutti/config.hpp>
+#include <tutti/core/deadline.hpp>
 #include <tutti/core/fork_guard.hpp>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/fd.hpp>
@@ -15,6 +17,16 @@
 #include <tutti/watch/operation_sink.hpp>
 
 namespace tutti::watch {
+
+namespace detail {
+
+/// Reads a request up to the end of its head; what came by then if it is too long, too late or broken off, or if the
+/// descriptor `ends` can be read.
+TUTTI_DECL std::string read_head(int socket, int ends, deadline until);
+/// Sends a text, unless it gets too late, or `ends` can be read before the other side has made room.
+TUTTI_DECL void send_whole(int socket, std::string_view text, int ends, deadline until) noexcept;
+
+}  // namespace detail
 
 /// HTTP server on 127.0.0.1 that answers GET /metrics with the metrics of all worlds of this process, one request on a
 /// connection. Its thread sleeps until somebody connects. Whoever is on this machine can ask.

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -42,8 +43,19 @@ TUTTI_DECL os::endpoint loopback_at(std::uint16_t port) {
   return {reinterpret_cast<const sockaddr*>(&a), sizeof a};
 }
 
-/// Reads a request up to the end of its head; what came by then if it is too long, too late or broken off.
-TUTTI_DECL std::string read_head(int socket, deadline until) {
+/// Waits until the socket is ready. Returns false if it is too late, or the server ends.
+TUTTI_DECL bool wait_for(int socket, short events, int ends, deadline until) noexcept {
+  for (;;) {
+    std::array<pollfd, 2> both{{{socket, events, 0}, {ends, POLLIN, 0}}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(remaining(until)).count();
+    if (left == 0) return false;
+    const int ready = ::poll(both.data(), both.size(), static_cast<int>((std::min)(left, decltype(left){60'000})));
+    if (both[1].revents != 0) return false;
+    if (ready > 0) return true;
+  }
+}
+
+TUTTI_DECL std::string read_head(int socket, int ends, deadline until) {
   constexpr std::size_t most = 8192;
   std::string head;
   while (head.size() < most && head.find("\r\n\r\n") == std::string::npos) {
@@ -52,20 +64,18 @@ TUTTI_DECL std::string read_head(int socket, deadline until) {
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) break;
     if (n > 0)
       head.append(part.data(), static_cast<std::size_t>(n));
-    else if (!os::wait_ready(socket, os::interest::read, until - clock::now()) && clock::now() >= until)
+    else if (!wait_for(socket, POLLIN, ends, until))
       break;
   }
   return head;
 }
 
-TUTTI_DECL void send_whole(int socket, std::string_view text, deadline until) noexcept {
+TUTTI_DECL void send_whole(int socket, std::string_view text, int ends, deadline until) noexcept {
   while (!text.empty()) {
     const os::io_result sent = os::send_some(socket, std::as_bytes(std::span{text}));
     text.remove_prefix(sent.bytes);
     if (sent.closed) return;
-    if (sent.would_block() && !os::wait_ready(socket, os::interest::write, until - clock::now()) &&
-        clock::now() >= until)
-      return;
+    if (sent.would_block() && !wait_for(socket, POLLOUT, ends, until)) return;
   }
 }
 
@@ -121,7 +131,8 @@ TUTTI_DECL void metrics_server::serve() {
     }
     try {
       const deadline until = after(std::chrono::seconds{2});
-      detail::send_whole(who.socket.native(), answer(detail::read_head(who.socket.native(), until)), until);
+      const int socket = who.socket.native(), ends = ends_.native();
+      detail::send_whole(socket, answer(detail::read_head(socket, ends, until)), ends, until);
       ::shutdown(who.socket.native(), SHUT_WR);
     } catch (const std::exception&) {  // no memory: the connection ends without an answer
     }
