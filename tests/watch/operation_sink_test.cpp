@@ -23,6 +23,7 @@
 
 #include <tutti/core/error.hpp>
 #include <tutti/core/log.hpp>
+#include <tutti/os/host.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/watch/flight.hpp>
 #include <tutti/watch/flight_recorder.hpp>
@@ -403,6 +404,7 @@ TEST_CASE(
   const auto at = [&](const char* what, const char* part, const std::string& more = "") {
     return samples.at(name + part + R"({job_name="a",rank="0",of=")" + what + '"' + more + '}');
   };
+  CHECK(samples.size() == 2 * 14 + 10 + 2 * 11);  // as docs/monitoring/README.md counts them
   CHECK(at("collectives", "_count") == 3);
   CHECK(at("collectives", "_sum") == doctest::Approx(0.045));
   CHECK(at("collectives", "_bucket", R"(,le="1e-05")") == 1);
@@ -456,12 +458,15 @@ TEST_CASE("metrics_file: jobs that share a folder have files and series of their
 TEST_CASE("metrics_file: files of processes that have ended are removed by the next job; others stay") {
   const tutti_test::temporary_directory folder;
   const std::string home = folder.path().string();
+  std::string machine_id = text_of_file("/etc/machine-id");
+  machine_id.resize((std::min)(machine_id.find('\n'), machine_id.size()));
+  const std::string machine = machine_id.empty() ? "" : tutti::os::hostname() + "/" + machine_id;
+  const std::string kernel = kernel_and_pids(), first = "# Written on " + kernel + " of " + machine + " by process ";
   const auto left_by = [&](const char* job, const std::string& writer) {
     {
       const metrics_file m{home, {job}};
     }
     std::string text = text_of_file(metrics_path(home, job, 0, 1));
-    const std::string first = "# Written on " + kernel_and_pids() + " by process ";
     REQUIRE(text.starts_with(first));
     text.replace(0, text.find('\n'), writer.starts_with('#') ? writer : first + writer);
     std::ofstream{metrics_path(home, job, 0, 1)} << text;
@@ -469,7 +474,10 @@ TEST_CASE("metrics_file: files of processes that have ended are removed by the n
   const std::string own = std::to_string(::getpid());
   left_by("alive", own + ' ' + std::to_string(tutti::os::process_start_time(::getpid()).value()));
   left_by("earlier", own + " 1");  // an earlier process had this pid
-  left_by("elsewhere", "# Written on another/7 by process " + own + " 1");
+  left_by("elsewhere", "# Written on another/7 of other/1234 by process " + own + " 1");
+  left_by("nameless", "# Written on another/7 of  by process " + own + " 1");
+  left_by("boot", "# Written on another/7 of " + machine + " by process " + own + " 1");
+  left_by("container", "# Written on " + kernel + "7 of " + machine + " by process " + own + " 1");
   left_by("unknown", "# A comment");
   std::ofstream{folder.file("node_exporter.prom")} << "# Written on " << kernel_and_pids() << " by process " << own
                                                    << " 1\n";
@@ -478,6 +486,9 @@ TEST_CASE("metrics_file: files of processes that have ended are removed by the n
   CHECK(exists("alive"));
   CHECK_FALSE(exists("earlier"));
   CHECK(exists("elsewhere"));
+  CHECK(exists("nameless"));
+  CHECK(exists("boot") == machine.empty());  // this machine has ended all processes since
+  CHECK(exists("container"));
   CHECK(exists("unknown"));
   CHECK(exists("next"));
   CHECK(std::filesystem::exists(folder.file("node_exporter.prom")));

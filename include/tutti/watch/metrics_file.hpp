@@ -16,8 +16,8 @@ namespace tutti::watch {
 /// cannot be written is warned of, and tried again.
 class metrics_file final : public operation_sink {
  public:
-  /// Removes files that processes of this machine left when they ended, and writes its own, with all counters at zero.
-  /// Throws error{system} or {out_of_resources}.
+  /// Removes files that processes of this machine left when they ended, or when it did, and writes its own, with all
+  /// counters at zero. Throws error{system} or {out_of_resources}.
   TUTTI_DECL metrics_file(const std::string& folder, metrics_place where);
   TUTTI_DECL ~metrics_file() override;
 

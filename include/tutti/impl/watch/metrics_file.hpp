@@ -18,6 +18,7 @@
 #include <tutti/core/log.hpp>
 #include <tutti/core/text.hpp>
 #include <tutti/os/atomic_file.hpp>
+#include <tutti/os/host.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
 #include <tutti/watch/flight.hpp>
@@ -27,32 +28,56 @@ namespace tutti::watch {
 
 namespace detail {
 
-/// Returns what begins the first line of a file of metrics, a comment; the process that writes it and its start time
-/// follow.
-TUTTI_DECL std::string begin_of_writer() { return "# Written on " + kernel_and_pids() + " by process "; }
-
-TUTTI_DECL std::string writer_line() {
-  const ::pid_t pid = ::getpid();
-  return begin_of_writer() + std::to_string(pid) + ' ' + std::to_string(os::process_start_time(pid).value_or(0)) + '\n';
+/// Returns a name that this machine keeps when it boots again; empty if it has none, as in many containers.
+TUTTI_DECL std::string lasting_name() {
+  std::string id = os::read_file("/etc/machine-id", 64).value_or("");
+  while (id.ends_with('\n')) id.pop_back();
+  // Machines that were made of one image may have the same number, and others the same host name.
+  return id.empty() ? id : os::hostname() + '/' + id;
 }
 
-/// Removes the files of metrics whose processes have ended. Those of other machines and containers stay: nothing is
-/// known about their processes.
+/// Returns the first line of a file of metrics, a comment that tells who writes it.
+TUTTI_DECL std::string writer_line() {
+  const ::pid_t pid = ::getpid();
+  return "# Written on " + kernel_and_pids() + " of " + lasting_name() + " by process " + std::to_string(pid) + ' ' +
+         std::to_string(os::process_start_time(pid).value_or(0)) + '\n';
+}
+
+TUTTI_DECL std::string_view word_after(std::string_view line, std::string_view before) noexcept {
+  const std::size_t at = line.find(before);
+  if (at == line.npos) return {};
+  line.remove_prefix(at + before.size());
+  return line.substr(0, line.find(' '));
+}
+
+/// Returns true if the process that has written this first line has ended. Of other machines and containers, nothing is
+/// known about processes, but a boot of this machine has ended theirs.
+TUTTI_DECL bool has_ended(std::string_view line) {
+  const std::string_view kernel = word_after(line, "# Written on "), machine = word_after(line, " of ");
+  const std::string own = kernel_and_pids();
+  if (kernel != own) {
+    const std::string_view boot = kernel.substr(0, kernel.find('/')),
+                           now = std::string_view{own}.substr(0, own.find('/'));
+    return !machine.empty() && machine == lasting_name() && !boot.empty() && !now.empty() && boot != now;
+  }
+  const std::string_view pid = word_after(line, " by process ");
+  const std::string_view start = word_after(line, " by process " + std::string(pid) + ' ');
+  ::pid_t number = 0;
+  std::uint64_t start_time = 0;
+  return std::from_chars(pid.data(), pid.data() + pid.size(), number).ec == std::errc{} &&
+         std::from_chars(start.data(), start.data() + start.size(), start_time).ec == std::errc{} &&
+         !os::is_alive(number, start_time);
+}
+
+/// Removes the files of metrics whose processes have ended, as far as that is known.
 TUTTI_DECL void remove_ended_metrics(const std::string& folder) {
   const std::unique_ptr<::DIR, int (*)(::DIR*)> all{::opendir(folder.c_str()), ::closedir};
-  const std::string begin = begin_of_writer();
   while (const ::dirent* const file = all ? ::readdir(all.get()) : nullptr) {
     const std::string_view name = file->d_name;
     if (!name.starts_with("tutti_") || !name.ends_with(".prom")) continue;
     const std::string path = folder + '/' + file->d_name;
-    const std::string text = os::read_file(path, 256).value_or("");
-    if (!text.starts_with(begin)) continue;
-    ::pid_t pid = 0;
-    std::uint64_t start_time = 0;
-    const char* const end = text.data() + text.size();
-    const char* const space = std::from_chars(text.data() + begin.size(), end, pid).ptr;
-    if (space != end && std::from_chars(space + 1, end, start_time).ec == std::errc{} && !os::is_alive(pid, start_time))
-      ::unlink(path.c_str());
+    const std::string text = os::read_file(path, 512).value_or("");
+    if (has_ended(std::string_view{text}.substr(0, text.find('\n')))) ::unlink(path.c_str());
   }
 }
 
