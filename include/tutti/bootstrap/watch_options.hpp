@@ -123,12 +123,13 @@ duration stall_warning_of(const init_options& options, const Get& get) {
   return std::chrono::seconds(*seconds);
 }
 
-/// Returns the place of the recording of a world that this process has joined. Counts the worlds of this process.
+/// Returns the place of the recording of a world that this process has joined. Counts the worlds of this process; other
+/// ranks may have joined more of them, so the number is no part of the world's id.
 inline watch::flight_place flight_place_of(const watch_options& chosen, const roster& all, std::string job) {
   std::uint64_t world = fnv(fnv_start, job);
-  for (const rank_info& p : all) world = mix(fnv(world, p.host), mix(static_cast<std::uint64_t>(p.pid), p.start_time));
-  const std::uint32_t number = watch::flight_recorder::next_number();
-  return {chosen.flight, std::move(job), mix(world, number), number};
+  for (const rank_info& p : all)
+    world = mix(mix(fnv(world, p.host), p.token), mix(static_cast<std::uint64_t>(p.pid), p.start_time));
+  return {chosen.flight, std::move(job), world, watch::flight_recorder::next_number()};
 }
 
 /// Returns what the metrics say about a rank, and their way to its transport, which outlives the recorder.

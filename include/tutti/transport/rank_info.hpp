@@ -17,6 +17,7 @@ struct rank_info {
   std::string host;
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  ///< of the process, so that a recycled pid is not taken for it
+  std::uint64_t token = 0;       ///< random: that of no other world that the process has joined
   std::string memory_domain;     ///< equal for processes that can share memory
   std::string endpoint;          ///< "10.0.0.7:41233"; empty when the rank does not listen on TCP
   std::string shared_memory;     ///< of the node's lowest rank: where it hands out the segment; else empty

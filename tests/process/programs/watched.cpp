@@ -1,12 +1,13 @@
 // Makes collectives in a loop, for the tests of what can be seen from outside: after `calls` of them, rank `who` does
 // `how`: stop (SIGSTOP), hang (in its own code, until there is a file `until`), other (calls a broadcast), recv (waits
 // for a message that nobody sends), die; or is slow all the time. After a failure, ranks stay until there is a file
-// `linger`.
+// `linger`. `alone` is a rank that joins a world of its own before.
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -23,6 +24,13 @@ int main(int argc, char** argv) {
   const std::string how = w.text("how");
   const int calls = w.number("calls", 20);
   try {
+    const char* const rank = std::getenv("RANK");
+    if (w.has("alone") && rank && w.text("alone") == rank) {
+      tutti::init_options own;
+      own.rank = 0;
+      own.world_size = 1;
+      tutti::init(own).barrier().wait();
+    }
     auto world = tutti::init(tutti_test::options_from(w));
     const bool odd = world.rank() == w.number("who", -1);
     std::vector<float> data(static_cast<std::size_t>(w.number("count", 1000)), 1.0F);

@@ -154,6 +154,18 @@ TEST_CASE("tutti-flight: a world dumps on request, and a folder that nobody can 
   CHECK(occurrences(why.out, "TUTTI_FLIGHT_DIR \"/proc/nowhere\" is no folder that this rank can write to") >= 1);
 }
 
+TEST_CASE("tutti-flight: ranks that have joined different numbers of worlds are in one world") {
+  const watched w{"stop", {"alone=2"}};
+  const json v = w.awaited();
+  const std::string text = v.dump();
+  CAPTURE(text);
+  REQUIRE(v["ranks"].size() == 4);
+  CHECK(v["verdict"] == "missing");
+  CHECK(v["suspected"] == json::array({2}));
+  CHECK(v["ranks"][2]["state"] == "stopped");
+  CHECK(std::filesystem::exists(w.folder + "/rank_2.world2.ring"));
+}
+
 TEST_CASE("tutti-flight: mistakes on its command line are refused, with status 2") {
   const temporary_directory home;
   CHECK(flight({}).status == 2);

@@ -69,6 +69,7 @@ class cpu_set {
     p.host = std::move(c->host);
     p.pid = c->pid;
     p.start_time = c->start_time;
+    p.token = c->token;
     p.memory_domain = std::move(c->memory_domain);
     all.push_back(std::move(p));
     ++all[machines[m]].local_size;
