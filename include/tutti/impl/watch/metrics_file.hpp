@@ -50,8 +50,8 @@ TUTTI_DECL std::string_view word_after(std::string_view line, std::string_view b
   return line.substr(0, line.find(' '));
 }
 
-/// Returns true if the process that has written this first line has ended. Of other machines and containers, nothing is
-/// known about processes, but a boot of this machine has ended theirs.
+/// Returns true if the process that has written this first line has ended. Nothing is known
+/// about processes of other machines and containers, but that a boot of this machine has ended all of its own.
 TUTTI_DECL bool has_ended(std::string_view line) {
   const std::string_view kernel = word_after(line, "# Written on "), machine = word_after(line, " of ");
   const std::string own = kernel_and_pids();
