@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -110,9 +111,12 @@ inline std::vector<recording> recordings_in(const std::string& path) {
   const bool is_folder = fs::is_directory(path);
   if (!is_folder && !fs::exists(path)) fail("there is no such file or folder");
   const fs::path folder = is_folder ? fs::path(path) : fs::absolute(path).parent_path();
-  std::map<std::pair<unsigned, int>, recording> found;
+  struct found_world {
+    unsigned number = 0;  // its processes may have joined different numbers of worlds: the greatest one
+    std::map<int, recording> ranks;
+  };
+  std::map<std::string, found_world> worlds;
   std::string world;
-  unsigned newest = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     const bool chosen = !is_folder && fs::equivalent(entry.path(), path);
@@ -120,28 +124,38 @@ inline std::vector<recording> recordings_in(const std::string& path) {
     std::ifstream file{entry.path()};
     try {
       recording r = recording_of({std::istreambuf_iterator<char>{file}, {}});
-      if (chosen || (is_folder && r.number >= newest)) {
-        newest = r.number;
-        world = r.world;
-      }
-      const std::pair key{r.number, r.rank};
-      found.insert_or_assign(key, std::move(r));
+      if (chosen) world = r.world;
+      found_world& its = worlds[r.world];
+      its.number = (std::max)(its.number, r.number);
+      its.ranks.insert_or_assign(r.rank, std::move(r));
     } catch (const std::exception& e) {
       fail(entry.path().string() + " is no recording: " + e.what());
     }
   }
-  if (found.empty())
+  if (worlds.empty())
     fail("there is no rank_<rank>.json in it; tutti-flight --dump " + folder.string() + " makes them of rank_*.ring");
+  const auto fail_for_jobs = [&](int rank) {
+    fail("the files of rank " + std::to_string(rank) + " and of others are of different jobs");
+  };
+  if (is_folder) {
+    const auto newest = std::ranges::max_element(worlds, {}, [](const auto& w) { return w.second.number; });
+    world = newest->first;
+    for (const auto& [other, its] : worlds)
+      if (other != world && its.number == newest->second.number) fail_for_jobs(its.ranks.begin()->first);
+  }
+  std::map<int, recording>& ranks = worlds.at(world).ranks;
+  const int size = ranks.begin()->second.size;
   std::vector<recording> all;
-  for (auto& [key, r] : found)
-    if (key.first == newest) {
-      if (r.world != world)
-        fail("the files of rank " + std::to_string(r.rank) + " and of others are of different jobs");
-      all.push_back(std::move(r));
+  for (int r = 0; r < size; ++r) {
+    const auto at = ranks.find(r);
+    if (at != ranks.end()) {
+      all.push_back(std::move(at->second));
+      continue;
     }
-  for (int r = 0; r < all.front().size; ++r)
-    if (r >= static_cast<int>(all.size()) || all[static_cast<std::size_t>(r)].rank != r)
-      fail("the recording of rank " + std::to_string(r) + " of " + std::to_string(all.front().size) + " is missing");
+    for (const auto& [other, its] : worlds)
+      if (its.ranks.contains(r)) fail_for_jobs(r);
+    fail("the recording of rank " + std::to_string(r) + " of " + std::to_string(size) + " is missing");
+  }
   return all;
 }
 

@@ -233,6 +233,15 @@ TEST_CASE("recordings_in: the newest world of a folder, or that of one file; wha
   first.world = 19;
   watch::dump(first, home);
   CHECK(why(folder.file("rank_1.json")).find("are of different jobs") != std::string::npos);
+  // Rank 1 had been in a world of its own before.
+  auto zero = flight_of(0, 2, {}), one = flight_of(1, 2, {});
+  zero.world = one.world = 21;
+  zero.number = 3;
+  one.number = 4;
+  watch::dump(zero, home);
+  watch::dump(one, home);
+  CHECK(why(home) == "2");
+  CHECK(why(folder.file("rank_0.world3.json")) == "2");
   std::ofstream{folder.file("rank_7.json")} << "{}";
   CHECK(why(home).find("rank_7.json is no recording") != std::string::npos);
 }

@@ -73,4 +73,17 @@ TEST_CASE("last_call: the recording of another rank is found in its process, and
   }
 }
 
+TEST_CASE("last_call: the recording of a rank that has joined another number of worlds is found in the folder") {
+  const tutti_test::temporary_directory home;
+  const std::string folder = home.path().string();
+  flight_recorder mine{0, 2}, theirs{1, 2}, of_another_world{1, 2};
+  mine.keep_in({folder, "job", 42, 1});
+  of_another_world.keep_in({folder, "job", 43, 1});
+  theirs.keep_in({folder, "job", 42, 3});
+  const auto f = mine.recording_of(1, 0);
+  REQUIRE(f);
+  CHECK(f->number == 3);
+  CHECK(f->world == 42);
+}
+
 }  // namespace

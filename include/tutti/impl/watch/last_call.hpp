@@ -40,6 +40,25 @@ TUTTI_DECL std::unique_ptr<recording> recording_in_process(const recording& own,
   return nullptr;
 }
 
+/// Returns the recording of `rank` of the same world as `own` in a folder. Its process may have joined more worlds, or
+/// fewer, so its file may have another number.
+TUTTI_DECL std::unique_ptr<recording> recording_in_folder(const recording& own, const std::string& folder, int rank) {
+  const auto of_world = [&](const std::string& path) {
+    auto r = read_recording(path);
+    if (r && (r->head.world != own.head.world || r->head.rank != rank)) r.reset();
+    return r;
+  };
+  if (auto r = of_world(ring_path(folder, rank, own.head.number))) return r;
+  const std::unique_ptr<::DIR, int (*)(::DIR*)> all{::opendir(folder.c_str()), &::closedir};
+  const std::string begin = "rank_" + std::to_string(rank) + '.';
+  while (const ::dirent* one = all ? ::readdir(all.get()) : nullptr) {
+    const std::string_view name = one->d_name;
+    if (!name.starts_with(begin) || !name.ends_with(".ring")) continue;
+    if (auto r = of_world(folder + "/" + one->d_name)) return r;
+  }
+  return nullptr;
+}
+
 /// Returns the text of an operation: "recv #3 (eval.cpp:20, 1000 x float32, from rank 1, tag 7)".
 TUTTI_DECL std::string operation_text(const flight& f, const operation& o) {
   std::string text = std::string(o.call.name()) + " #" + std::to_string(o.sequence);
@@ -66,8 +85,7 @@ TUTTI_DECL std::string operation_text(const flight& f, const operation& o) {
 TUTTI_DECL std::optional<flight> recording_of(const recording& own, const std::string& folder, int rank,
                                               std::int32_t pid) {
   std::unique_ptr<recording> r;
-  if (!folder.empty()) r = read_recording(ring_path(folder, rank, own.head.number));
-  if (r && r->head.world != own.head.world) r.reset();
+  if (!folder.empty()) r = detail::recording_in_folder(own, folder, rank);
   if (!r && pid != 0) r = detail::recording_in_process(own, rank, pid);
   if (!r) return std::nullopt;
   return copy_of(*r, os::read_clocks(), text_of(r->head.boot) == text_of(own.head.boot));
