@@ -12,6 +12,7 @@ namespace {
 
 /// What a communicator allocates from.
 struct heap {
+  static constexpr bool has_heap = true;
   tutti::engine engine_;
   int made = 0, freed = 0;
   tutti::engine& engine() { return engine_; }

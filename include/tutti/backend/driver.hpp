@@ -97,6 +97,8 @@ class driver final : public progress_source {
   }
   void end_split() noexcept { --splits_; }
 
+  static constexpr bool has_heap = mapped_transport<T>;  ///< allocate() and deallocate() need the engine's lock
+
   /// Allocates zeroed memory of this rank; peers map it if the transport can. Under the engine's lock.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     reclaim();
@@ -262,7 +264,7 @@ std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, 
   }
   return {p, [keep](std::byte* at) {
             if (keep->engine().inherited()) return;  // in a child made by fork(): see communicator_core
-            if constexpr (mapped_transport<std::remove_reference_t<decltype(keep->link())>>) {
+            if constexpr (Driver::has_heap) {
               if (users_reduction::runs_here())
                 return log_kept(
                     "memory of allocate() that ends inside of a reduction or a hook stays until the end of the world");
