@@ -178,7 +178,8 @@ class communicator : public detail::communicator_calls<B> {
 
   /// Registers memory that the caller already has, so that peers on this node map it where it lies, as they map memory
   /// of allocate(): as ncclCommRegister and MPI_Win_create do. Not collective. Until the registration ends, collectives
-  /// on the memory, and on parts of it, stage nothing; the program uses it as before. Content, mlock(), mbind() and
+  /// on the memory, and on parts of it, stage nothing where all ranks whose buffers others access have registered or
+  /// allocated theirs; the program uses it as before. Content, mlock(), mbind() and
   /// huge-page advice are kept. Memory of fewer than four whole pages is accepted and not mapped
   /// (registration::registered()).
   ///

@@ -93,9 +93,12 @@ std::string does(const recorded_world& w, const verdict& v, const position& p) {
   if (!r && w.missing == absence::elsewhere) return " is not known here: it runs on another machine, or has ended";
   if (!r) return " left no recording: it was not started with this folder, or died before it joined";
   const watch::flight& f = r->flight;
-  if (p.waits)
-    return (v.failed ? " was in " : " has waited in ") + call_in_words(f, *p.at) + details_in_words(*p.at) + " for " +
-           time_in_words(p.since) + process(*r, v.failed);
+  if (p.waits) {
+    const std::string call = call_in_words(f, *p.at) + details_in_words(*p.at);
+    if (!v.failed && r->process == process_state::gone) return " was in " + call + process(*r, v.failed);
+    return (v.failed ? " was in " : " has waited in ") + call + " for " + time_in_words(p.since) +
+           process(*r, v.failed);
+  }
   std::string text;
   if (f.left != 0)
     text = " has left the world";

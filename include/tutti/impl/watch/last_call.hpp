@@ -107,7 +107,7 @@ TUTTI_DECL std::string last_call_text(const flight& f) {
     return e.what.state == progress::scheduled || e.what.state == progress::started;
   };
   std::string text;
-  if (f.left != 0)
+  if (f.left != 0 && f.failed == 0)
     text = "it has left the world";
   else if (f.entries.empty())
     text = "it has made no call";
