@@ -122,6 +122,11 @@ TEST_CASE("tutti-flight: a process that has ended without leaving is suspected")
   m.world.ranks[2].process = process_state::gone;
   CHECK(m.judged().suspected == std::vector<int>{2});
   check_said(m.said(), {"its process 102 has ended without leaving the world"});
+  // A process that has ended waits no longer, however late one asks.
+  m.world.now += 300 * second;
+  m.world.ranks[0].process = process_state::gone;
+  check_said(m.said(), {"rank 0 was in #41 all_reduce"});
+  CHECK(m.said().find("rank 0 has waited") == std::string::npos);
 }
 
 TEST_CASE("tutti-flight: a rank without a recording is suspected") {
