@@ -47,7 +47,8 @@ TEST_CASE("tutti-flight --merge-trace: of the worlds of a folder, the one whose 
   CHECK(made.ranks == 2);
   CHECK(made.left_out == 2);
   std::ifstream file{t.home.file("trace.json")};
-  for (const auto& e : nlohmann::json::parse(file)["traceEvents"])
+  const auto all = nlohmann::json::parse(file);
+  for (const auto& e : all["traceEvents"])
     if (e["name"] == "process_name") CHECK(e["args"]["world"] == "second");
   CHECK(in_words(made) == t.home.file("trace.json") +
                               ": 2 of 2 ranks, 6 events; open it with ui.perfetto.dev or chrome://tracing\n"
