@@ -1,10 +1,9 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <tutti/bootstrap/launch/step_secret.hpp>
 
-#include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -30,8 +29,6 @@ struct variables {
   }
 };
 
-bool quota_is_full = false;
-
 std::string refused(const std::string& path) {
   try {
     static_cast<void>(await_step_secret(path, clock::now(), {}));
@@ -44,24 +41,22 @@ std::string refused(const std::string& path) {
 
 }  // namespace
 
-// As NFS does, which says at this moment only that a write did not succeed.
-extern "C" int fsync(int file) {
-  if (!quota_is_full) return static_cast<int>(::syscall(SYS_fsync, file));
-  errno = EDQUOT;
-  return -1;
-}
-
-TEST_CASE("step_secret: a file that the file system does not keep is an error of rank 0, and is removed") {
+TEST_CASE("step_secret: a file that cannot be written is an error of rank 0, and is removed") {
   const tutti_test::temporary_directory folder;
-  quota_is_full = true;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);
   std::string why;
   try {
     const step_secret_file made{folder.file("secret")};
   } catch (const error& e) {
     why = e.what();
   }
-  quota_is_full = false;
-  CHECK(why.find("Disk quota exceeded") != std::string::npos);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, signal_before);
+  CHECK(why.find("File too large") != std::string::npos);
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 

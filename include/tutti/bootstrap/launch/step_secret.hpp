@@ -76,8 +76,8 @@ class step_secret_file {
     constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     os::fd file{::open(temporary.c_str(), flags, 0600)};
     const bool written = file && os::write_all(file.native(), value_.bytes) == 0;
-    // A network file system may find only now that the disk or the quota is full.
-    const bool kept = written && ::fsync(file.native()) == 0;
+    // A network file system may tell only here that the disk or the quota is full. fsync() may take half a minute.
+    const bool kept = written && ::close(file.release()) == 0;
     if (kept && ::rename(temporary.c_str(), path_.c_str()) == 0) return;
     const int cause = errno;
     ::unlink(temporary.c_str());
