@@ -210,7 +210,7 @@ TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, 
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
     std::nth_element(polls.begin(), polls.begin() + 4, polls.end());
     const bool alone = used > 0.95 * passed.count();  // else the core went to other programs, too
-    const bool may_take_longer = attempt < 10;  // under a sanitizer a wait is long
+    const bool may_take_longer = attempt < 10;        // under a sanitizer a wait is long
     if (polls[4] >= most / 10 && (may_take_longer || !alone)) continue;
     CHECK(polls[4] < most / 10);
     return;
