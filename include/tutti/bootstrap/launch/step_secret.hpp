@@ -49,9 +49,13 @@ class known_step_secrets {
   /// Returns the secret for `path`, after `find` where there is none yet.
   template <class Find>
   static wire::secret get(const std::string& path, const Find& find) {
+    {
+      const std::scoped_lock guard(mutex());
+      if (const auto at = all().find(path); at != all().end()) return at->second;
+    }
+    const wire::secret found = find();  // without the lock: it may wait for rank 0, a thread of this process in tests
     const std::scoped_lock guard(mutex());
-    const auto at = all().find(path);
-    return at != all().end() ? at->second : all().emplace(path, find()).first->second;
+    return all().emplace(path, found).first->second;
   }
 
  private:
