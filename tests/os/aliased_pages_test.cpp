@@ -21,6 +21,7 @@
 #include <tutti/os/memory_policy.hpp>
 #include <tutti/os/shm_segment.hpp>
 
+#include <support/forked_child.hpp>
 #include <support/grid.hpp>
 
 namespace {
@@ -30,6 +31,7 @@ using tutti::os::areas_in;
 using tutti::os::page_bytes;
 using tutti::os::shm_mapping;
 using tutti::os::shm_segment;
+using tutti_test::in_child;
 
 /// Private memory that is filled with numbers.
 class pages {
@@ -80,15 +82,6 @@ std::size_t lines_of_maps() {
 constexpr std::size_t few = 30;  // mappings that allocators make now and then
 std::size_t descriptors() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
-}
-
-/// Runs `body` in a child made by fork(). Returns what it returns.
-template <class Body>
-int in_child(Body body) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TEST_CASE("aliased pages: they show the segment, with their content, and are private again at the end") {

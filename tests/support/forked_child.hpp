@@ -51,4 +51,10 @@ class forked_child {
   ::pid_t pid_;
 };
 
+/// Runs `body` in a child made by fork() to its end. Returns its exit code, or minus the signal that ended it.
+template <class Body>
+int in_child(Body&& body) {
+  return forked_child{std::forward<Body>(body)}.wait();
+}
+
 }  // namespace tutti_test

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include <tutti/transport/shm/heap.hpp>
 #include <tutti/transport/shm/registrations.hpp>
 
+#include <support/forked_child.hpp>
 #include <support/grid.hpp>
 #include <support/words.hpp>
 
@@ -32,6 +32,7 @@ using tutti::shm_registration;
 using tutti::shm_registrations;
 using tutti_test::complaint;
 using tutti_test::contains;
+using tutti_test::in_child;
 
 constexpr std::size_t heap_bytes = std::size_t{8} << 20;
 
@@ -196,15 +197,6 @@ TEST_CASE("shm registrations: the end of the rank ends them") {
   }
   CHECK_FALSE(is_shared(data.data() + 5000));
   CHECK(data == numbers(100000));
-}
-
-/// Returns what `body` returns in a child made by fork(); -1 if it ends otherwise.
-template <class Body>
-int in_child(Body body) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TEST_CASE("shm registrations: memory that could not become private is the program's for ever, also in a child") {
