@@ -162,17 +162,16 @@ verdict judge(const recorded_world& w, std::chrono::nanoseconds patience) {
   if (!other_call.empty()) {
     v.what = finding::mismatch;
     // Those that differ from more ranks than they agree with.
+    std::set<int> all_odd;
     for (const auto& [group, differing] : other_call) {
       std::size_t most = 0;
       for (const auto& [rank, from] : differing) most = (std::max)(most, from.size());
       std::vector<int> odd;
       for (const auto& [rank, from] : differing)
         if (from.size() == most) odd.push_back(rank);
-      if (odd.size() * 2 < group.second.size()) v.suspected.insert(v.suspected.end(), odd.begin(), odd.end());
+      if (odd.size() * 2 < group.second.size()) all_odd.insert(odd.begin(), odd.end());
     }
-    std::ranges::sort(v.suspected);
-    const auto repeated = std::ranges::unique(v.suspected);
-    v.suspected.erase(repeated.begin(), repeated.end());
+    v.suspected.assign(all_odd.begin(), all_odd.end());
     return v;
   }
   if (absent.empty()) {
