@@ -24,7 +24,7 @@ class output : public rank_streams {
   output(output_mode mode, int ranks, const rank_names& names, poller& events);
 
   ends connect(int rank) override;
-  /// Whether the tail of this rank's stderr is known.
+  /// Returns true if the tail of this rank's stderr is known.
   bool captures(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].captured; }
   const std::deque<std::string>& tail(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].tail; }
 
@@ -41,7 +41,7 @@ class output : public rank_streams {
   void flush();
   /// When flush() has something to do though nothing happens: the beginning of a line has waited for its end.
   clock::time_point due() const noexcept;
-  /// Whether something could not be written, for another reason than that the reader has left.
+  /// Returns true if something could not be written, for another reason than that the reader has left.
   bool lost() const noexcept { return told_broken_; }
   /// Takes what is left in the pipes, once nobody can write to them any more.
   void finish();

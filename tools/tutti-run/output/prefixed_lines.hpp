@@ -41,7 +41,7 @@ class prefixed_lines {
     return rest;
   }
 
-  /// Whether a line was begun and not ended.
+  /// Returns true if a line was begun and not ended.
   bool open() const noexcept { return at_ == place::inside || at_ == place::after_return; }
   /// Something else follows on a line of its own: what comes needs the prefix again.
   void interrupt() noexcept { at_ = place::cut; }

@@ -49,7 +49,8 @@ class sink {
   std::size_t written_ = 0;
 };
 
-/// Whether both descriptors lead to one pipe, terminal or socket, so that only one sink keeps their lines whole.
+/// Returns true if both descriptors lead to one pipe, terminal or socket, so that only one sink keeps their lines
+/// whole.
 bool same_stream(int first, int second) noexcept;
 
 }  // namespace tutti::launch

@@ -19,10 +19,11 @@ struct share {
 /// Makes a folder the working directory of this process and of the ranks that it starts. Throws `failure`.
 void enter_working_directory(const std::string& folder);
 
-/// Whether the launcher alone decides this variable, because it says who a rank is.
+/// Returns true if the launcher alone decides this variable, because it says who a rank is.
 bool is_identity(std::string_view name) noexcept;
 
-/// Whether this variable of the launcher's environment is kept from the ranks, because it is of another launcher.
+/// Returns true if this variable of the launcher's environment is kept from the ranks, because it is of another
+/// launcher.
 bool is_foreign(std::string_view name) noexcept;
 
 /// What all ranks share: the launcher's environment without any other launcher's rank variables, then `--env`.

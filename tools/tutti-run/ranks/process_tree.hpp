@@ -37,13 +37,14 @@ class process_table {
 /// The living processes below this one, parents before children, without those in `except` and what is below them.
 std::vector<process_info> descendants(std::span<const pid_t> except = {});
 
-/// Whether a process has begun to die, or is dead.
+/// Returns true if a process has begun to die, or is dead.
 bool is_exiting(pid_t pid) noexcept;
 
 /// Signals exactly the process that was seen, never another that got its number since.
 void signal_process(const process_info& seen, int signal) noexcept;
 
-/// Whether any child is left, dead or alive. Since this process is a subreaper, none means that nothing is left below.
+/// Returns true if any child is left, dead or alive. Since this process is a subreaper, none means that nothing is left
+/// below.
 bool has_children() noexcept;
 
 /// Takes the exit status of dead children up to the first that is in `keep`, which someone else waits for.
