@@ -22,8 +22,8 @@ class end_watch {
   /// Records what has happened since the last call; returns how many ranks have died.
   int observe(std::vector<rank_process>& processes, std::vector<rank_end>& ends);
 
-  /// Returns true if a rank is dead, but a debugger has not let go of it yet. Nothing tells when it does: call observe()
-  /// again after a while.
+  /// Returns true if a rank is dead, but a debugger has not let go of it yet. Nothing tells when it does: call
+  /// observe() again after a while.
   bool has_held() const noexcept { return !held_.empty(); }
 
   /// What comes after this is the launcher's doing.
