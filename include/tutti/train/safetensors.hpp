@@ -26,6 +26,16 @@ inline std::string shape_text(std::span<const std::uint64_t> shape) {
   for (std::size_t i = 0; i < shape.size(); ++i) text.append(i == 0 ? "" : ", ").append(std::to_string(shape[i]));
   return text + "]";
 }
+/// Returns the bytes that a tensor of a type and a shape has; the largest number if there are more.
+inline std::uint64_t bytes_of_shape(dtype type, std::span<const std::uint64_t> shape) noexcept {
+  constexpr std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)();
+  std::uint64_t bytes = size_of(type);
+  for (const std::uint64_t d : shape) {
+    if (d != 0 && bytes > most / d) return most;
+    bytes *= d;
+  }
+  return bytes;
+}
 }  // namespace detail
 
 /// The entry of a tensor in the header of a safetensors file: name, type, shape and position.
@@ -173,11 +183,8 @@ struct safetensors_header {
       return t;
     }
     t.type = static_cast<dtype>(i);
-    std::uint64_t bytes = size_of(t.type);
-    for (const std::uint64_t d : t.shape) {
-      if (d != 0 && bytes > (std::numeric_limits<std::uint64_t>::max)() / d) refuse(t, "has too large a shape");
-      bytes *= d;
-    }
+    const std::uint64_t bytes = detail::bytes_of_shape(t.type, t.shape);
+    if (bytes == (std::numeric_limits<std::uint64_t>::max)()) refuse(t, "has too large a shape");
     if (bytes != t.bytes)
       refuse(t, "has " + std::to_string(t.bytes) + " bytes where its shape needs " + std::to_string(bytes));
     return t;

@@ -2,7 +2,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -118,20 +117,6 @@ inline void require_text(std::string_view what, std::string_view text) {
   throw usage_error("write_tensors: " + std::string(what) + " that begins with " + shown + " is no UTF-8 from byte " +
                     std::to_string(at) + " on; other programs could not read the file");
 }
-}  // namespace detail
-
-namespace detail {
-
-/// Returns the bytes that the type and the shape of a tensor need; the largest number if that is more.
-inline std::uint64_t bytes_of_shape(const named_tensor& t) noexcept {
-  constexpr std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)();
-  std::uint64_t bytes = size_of(t.type);
-  for (const std::uint64_t d : t.shape) {
-    if (d != 0 && bytes > most / d) return most;
-    bytes *= d;
-  }
-  return bytes;
-}
 
 /// Returns the header of a file of these tensors and words. Errors: usage_error for all that tensor_file would refuse.
 inline std::string header_of(std::span<const named_tensor> tensors, const metadata& words) {
@@ -151,7 +136,7 @@ inline std::string header_of(std::span<const named_tensor> tensors, const metada
     if (header.find(t.name) != nullptr) refuse("comes twice; give each tensor a name of its own");
     if (safetensors_name(t.type).empty())
       refuse("is of type " + std::string(name(t.type)) + ", which safetensors do not have; save another type");
-    if (const std::uint64_t needed = bytes_of_shape(t); needed != t.bytes.size())
+    if (const std::uint64_t needed = bytes_of_shape(t.type, t.shape); needed != t.bytes.size())
       refuse("has " + std::to_string(t.bytes.size()) + " bytes, not the " + std::to_string(needed) + " of " +
              std::string(name(t.type)) + " " + shape_text(t.shape));
     header.tensors.push_back({t.name, t.type, t.shape, end, t.bytes.size()});
