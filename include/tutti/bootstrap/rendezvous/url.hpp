@@ -35,10 +35,14 @@ inline std::string to_string(const rendezvous_url& url) {
   using enum rendezvous_url::scheme;
   std::string text;
   switch (url.kind) {
-    case tcp:
-      text = url.host.find(':') == std::string::npos ? "tcp://" + url.host : "tcp://[" + url.host + "]";
-      text += ":" + std::to_string(int{url.port});
+    case tcp: {
+      const bool v6 = url.host.find(':') != std::string::npos;
+      text = v6 ? "tcp://[" : "tcp://";  // appended, as g++ 12 warns of what operator+ does to it
+      text += url.host;
+      text += v6 ? "]:" : ":";
+      text += std::to_string(int{url.port});
       break;
+    }
     case file:
       text = "file://" + url.path;
       break;
